@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door. CMake does the work; `make help` lists what there is.
+PREFIX ?= /usr/local
+DESTDIR ?=
+NINJA_JOBS := $(if $(JOBS),-j$(JOBS))
+
+.PHONY: help demo build test check-all lint format bench install clean
+.NOTPARALLEL:
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: build ## install what is missing, build, and start an 8-rank job
+	build/weft bench bootstrap -n 8 --iters 20
+
+build: ## leave build/weft and build/libweft.so
+	@scripts/deps.sh scripts/deps-build.txt
+	@cmake --preset release -DWEFT_TESTS=OFF >/dev/null
+	@cmake --build --preset release $(NINJA_JOBS)
+	@ln -sfn release/bin/weft build/weft
+	@ln -sfn release/lib/libweft.so build/libweft.so
+	@ln -sfn libweft.so build/libweft.so.0
+
+test: ## install what the tests need, build, run the whole suite (under 6 minutes on two cores)
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
+	@scripts/test.sh
+
+check-all: ## everything, in all presets and at full length (hours); FUZZ_SECONDS= shortens it
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt scripts/deps-check.txt
+	@scripts/check-all.sh
+
+lint: ## clang-format, clang-tidy, cppcheck, layers
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
+	@scripts/lint.sh all
+
+format: ## rewrite the sources in the project's format
+	@scripts/lint.sh fix-format
+
+bench: build ## start-up time at several sizes, beside a bare control
+	build/weft bench bootstrap -n 2,8,64
+
+install: build ## header, libraries, command, pkg-config, CMake package into PREFIX
+	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+clean: ## remove build/
+	rm -rf build

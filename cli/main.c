@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft SUBCOMMAND …: finds the subcommand and gets out of its way. */
+#include "cli.h"
+
+#include <string.h>
+
+struct subcommand {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+};
+
+static const struct subcommand subcommands[] = {
+    {"run", "start N ranks of a program on this host", weft_cli_run},
+    {"bench", "measure: bootstrap (start-up, allgather, barrier)", weft_cli_bench},
+    {"params", "list every setting: value, origin, meaning", weft_cli_params},
+};
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: weft SUBCOMMAND [options] [-- program args...]\n\n"
+                 "Weft: communication for distributed AI.\n\nsubcommands:\n");
+    for (size_t i = 0; i < WEFT_COUNT_OF(subcommands); i++) {
+        fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
+    }
+    fprintf(out, "\n`weft SUBCOMMAND --help` has options and examples; `weft --version`.\n"
+                 "exit status: 0 fine, 1 ran and failed, 2 bad usage\n\nexamples:\n"
+                 "  weft run -n 4 -- ./program\n"
+                 "  weft bench bootstrap -n 8 --iters 20\n");
+}
+
+static int unknown(const char *word)
+{
+    const char *names[WEFT_COUNT_OF(subcommands)];
+
+    for (size_t i = 0; i < WEFT_COUNT_OF(subcommands); i++) {
+        names[i] = subcommands[i].name;
+    }
+    const char *near = weft_cli_nearest(word, names, WEFT_COUNT_OF(subcommands));
+    if (near != NULL) {
+        fprintf(stderr, "weft: there is no subcommand \"%s\"; did you mean \"%s\"?\n", word, near);
+    } else {
+        fprintf(stderr, "weft: there is no subcommand \"%s\"; see `weft --help`\n", word);
+    }
+    return WEFT_CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return WEFT_CLI_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        print_help(stdout);
+        return WEFT_CLI_OK;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("weft %s\n", weft_version());
+        return WEFT_CLI_OK;
+    }
+    for (size_t i = 0; i < WEFT_COUNT_OF(subcommands); i++) {
+        if (strcmp(word, subcommands[i].name) == 0) {
+            return subcommands[i].run(argc - 1, argv + 1);
+        }
+    }
+    return unknown(word);
+}

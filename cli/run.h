@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * weft run, in four files: run.c (options, what is said at the end), run_start.c (secret, listener,
+ * fork and exec), run_watch.c (the loop: exits, signals, deadlines), run_output.c (tagged lines).
+ */
+#ifndef WEFT_CLI_RUN_H
+#define WEFT_CLI_RUN_H
+
+#include "cli.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#define WEFT_RUN_RANKS_MAX 4096
+#define WEFT_RUN_REASON_LEN 160
+
+/* One stream of one rank, when lines are tagged. */
+struct weft_run_stream {
+    int fd;    /* read end, owned; -1: none or ended */
+    int to_fd; /* ours: 1 or 2 */
+    int rank;
+    char *line; /* owned: the line that is not whole yet */
+    size_t len, room;
+};
+
+struct weft_run_rank {
+    pid_t pid;
+    int pidfd;      /* owned; -1: not started, or ended */
+    bool has_group; /* leads its own process group: its children can be reached too */
+    bool is_ended;
+    int wait_status;                  /* when ended */
+    struct weft_run_stream stream[2]; /* stdout, stderr */
+};
+
+struct weft_run_job {
+    /* asked for */
+    int ranks;
+    bool is_tagged, is_json;
+    uint64_t timeout_ms; /* 0: none */
+    uint64_t grace_ms;
+    char **argv; /* lent: the program and its arguments */
+
+    /* given to the ranks */
+    int secret_fd; /* owned, sealed */
+    int listen_fd; /* owned until rank 0 has it */
+    char name[64]; /* WEFT_JOB */
+    sigset_t old_mask;
+    struct rlimit old_files;
+
+    struct weft_run_rank *rank; /* [ranks], owned */
+    int alive;
+    int epoll_fd, signal_fd; /* owned */
+
+    /* how it ends */
+    bool is_ending;
+    bool is_failed;
+    int failed_rank; /* -1: the job as a whole */
+    char reason[WEFT_RUN_REASON_LEN];
+    int ended_by_us;
+    uint64_t deadline_ns, kill_ns; /* WEFT_NEVER: none */
+};
+
+/* What an event of the loop is about: kind in the upper half, rank or stream in the lower. */
+enum weft_run_event { WEFT_RUN_SIGNAL, WEFT_RUN_EXIT, WEFT_RUN_OUTPUT };
+bool weft_run_listen(struct weft_run_job *job, int fd, enum weft_run_event event, unsigned index);
+
+/* run_start.c: false: said in job->reason; *exec_errno_p ≠ 0: the program itself could not be
+ * started */
+bool weft_run_prepare(struct weft_run_job *job);
+bool weft_run_start(struct weft_run_job *job, int *exec_errno_p);
+void weft_run_release(struct weft_run_job *job);
+
+/* run_watch.c */
+void weft_run_fail(struct weft_run_job *job, int rank, const char *fmt, ...) WEFT_PRINTF(3, 4);
+void weft_run_end(struct weft_run_job *job);   /* asks all ranks to end; the first call counts */
+void weft_run_watch(struct weft_run_job *job); /* until all ranks have ended */
+
+/* run_output.c */
+void weft_run_stream_read(struct weft_run_stream *stream);  /* once; whole lines go out */
+void weft_run_stream_drain(struct weft_run_stream *stream); /* all that is there; ends it */
+
+#endif

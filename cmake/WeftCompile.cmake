@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# How every file of the project is compiled. Targets link weft_compile to get it.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_C_FLAGS_DEBUG "-Og -g")
+
+add_library(weft_compile INTERFACE)
+target_include_directories(weft_compile INTERFACE
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+# Defined empty, so that a file which also defines it does not redefine it differently.
+target_compile_definitions(weft_compile INTERFACE _GNU_SOURCE=)
+target_compile_options(weft_compile INTERFACE
+    -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    $<$<BOOL:${WEFT_WERROR}>:-Werror>)
+
+if(WEFT_SANITIZE)
+    # A finding ends the program, so that no test can pass over one.
+    set(sanitize -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    if(WEFT_FUZZ)
+        list(APPEND sanitize -fsanitize=fuzzer-no-link)
+    endif()
+    target_compile_options(weft_compile INTERFACE ${sanitize})
+    target_link_options(weft_compile INTERFACE ${sanitize})
+endif()

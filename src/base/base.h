@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base: what every room stands on. Status and error texts, log, params, clock, arenas, queues,
+ * histograms, the register of our descriptors, memory for secrets. Knows no other room.
+ */
+#ifndef WEFT_BASE_H
+#define WEFT_BASE_H
+
+#include "weft/weft.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFT_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#define WEFT_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define WEFT_CONTAINER_OF(ptr, type, member)                                                       \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define WEFT_ERROR_TEXT_LEN 512
+
+/* ---- status (status.c) ---- */
+
+/* Records the calling thread's error text and returns status, so that the place that decides an
+ * error is one line: `return weft_fail(WEFT_ERR_PEER, "rank %d …", rank);`. Logged at info. */
+weft_status_t weft_fail(weft_status_t status, const char *fmt, ...) WEFT_PRINTF(2, 3);
+
+/* The same for a failed system call: appends strerror(errno), and for EMFILE/ENFILE the limit in
+ * force and how to raise it. Returns ERR_MEMORY for ENOMEM, else ERR_SYSTEM. */
+weft_status_t weft_fail_errno(const char *fmt, ...) WEFT_PRINTF(1, 2);
+
+/* ---- log (log.c) ---- */
+
+#define WEFT_LOG_ROOMS(X)                                                                          \
+    X(base) X(watch) X(wire) X(topo) X(engine) X(net) X(control) X(comm) X(api) X(cli)
+
+enum weft_log_room {
+#define WEFT_LOG_ROOM_ENUM(name) WEFT_ROOM_##name,
+    WEFT_LOG_ROOMS(WEFT_LOG_ROOM_ENUM)
+#undef WEFT_LOG_ROOM_ENUM
+        WEFT_ROOM_COUNT
+};
+
+enum weft_log_level {
+    WEFT_LOG_OFF,
+    WEFT_LOG_ERROR,
+    WEFT_LOG_WARN,
+    WEFT_LOG_INFO,
+    WEFT_LOG_DEBUG,
+    WEFT_LOG_TRACE,
+};
+
+/* "warn", or per room: "net:debug,control:info,error" (a bare level is for the others).
+ * ERR_INVALID names the word that is not understood; then nothing changes. */
+weft_status_t weft_log_configure(const char *spec);
+void weft_log_set_rank(int rank); /* shown in every line once known; -1: unknown; per thread */
+bool weft_log_is_on(enum weft_log_room room, enum weft_log_level level);
+void weft_log_write(enum weft_log_room room, enum weft_log_level level, const char *fmt, ...)
+    WEFT_PRINTF(3, 4);
+/* Control characters become '?': what a stranger sent must not steer a terminal or forge a line.
+ * Error texts and log lines pass through it. */
+void weft_text_clean(char *text);
+
+/* One line to stderr in one write, "weft net warn [rank 3]: text". */
+#define weft_log(room, level, ...)                                                                 \
+    do {                                                                                           \
+        if (weft_log_is_on(WEFT_ROOM_##room, WEFT_LOG_##level)) {                                  \
+            weft_log_write(WEFT_ROOM_##room, WEFT_LOG_##level, __VA_ARGS__);                       \
+        }                                                                                          \
+    } while (0)
+
+/* For what strangers can provoke: one line per second; says how many were held back since.
+ * A limiter is a static, zero-initialised; any thread. */
+struct weft_log_limiter {
+    _Atomic uint64_t next_ns;
+    _Atomic uint32_t held_back;
+};
+/* true: print now; *held_back_p is how many lines were swallowed before this one */
+bool weft_log_limit(struct weft_log_limiter *limiter, uint64_t now_ns, uint32_t *held_back_p);
+
+/* ---- params (params.c, params_compare.c, values.c, params_table.h) ---- */
+
+enum weft_param_type {
+    WEFT_PARAM_INT,
+    WEFT_PARAM_SIZE,     /* K, M, G: binary */
+    WEFT_PARAM_DURATION, /* kept in ms; "250ms", "5s", "2min"; a bare number is seconds */
+    WEFT_PARAM_CHOICE,   /* one of a list */
+    WEFT_PARAM_TEXT,
+};
+
+/* X(ID, "WEFT_ENV", TYPE, "default", min, max, agreed, "choices", "one sentence")
+ * agreed: all ranks must have the same value; compared at create. */
+#include "base/params_table.h"
+
+enum weft_param {
+#define WEFT_PARAM_ENUM(id, env, type, def, min, max, agreed, choices, sentence) WEFT_PARAM_##id,
+    WEFT_PARAMS(WEFT_PARAM_ENUM)
+#undef WEFT_PARAM_ENUM
+        WEFT_PARAM_COUNT
+};
+
+#define WEFT_PARAM_TEXT_LEN 256
+
+enum weft_param_origin { WEFT_ORIGIN_DEFAULT, WEFT_ORIGIN_ENV, WEFT_ORIGIN_CONFIG };
+
+struct weft_param_info {
+    const char *env;
+    enum weft_param_type type;
+    const char *fallback;
+    int64_t min, max; /* of numbers; of TEXT: length */
+    bool is_agreed;
+    const char *choices; /* "auto|direct|local"; a CHOICE's value is the index into it */
+    const char *sentence;
+};
+const struct weft_param_info *weft_param_info(enum weft_param param);
+
+/* One reading of all settings. A communicator keeps its own: ranks in threads may differ. */
+struct weft_params {
+    int64_t number[WEFT_PARAM_COUNT]; /* also the index of a CHOICE */
+    char text[WEFT_PARAM_COUNT][WEFT_PARAM_TEXT_LEN];
+    enum weft_param_origin origin[WEFT_PARAM_COUNT];
+};
+
+/* Reads defaults and environment. ERR_INVALID: "WEFT_HEARTBEAT=abc: expected a duration between
+ * 10ms and 60s". Warns once per process about each unknown WEFT_… variable, with the nearest name.
+ * Applies WEFT_LOG. */
+weft_status_t weft_params_load(struct weft_params *params_p);
+/* Overrides one, checked the same way (origin CONFIG). */
+weft_status_t weft_params_set(struct weft_params *params, enum weft_param param, const char *value);
+/* The value as a person would write it ("250ms", "512K"), into WEFT_PARAM_TEXT_LEN bytes. */
+void weft_params_print(const struct weft_params *params, enum weft_param param, char *text);
+/* Agreed settings that differ from their defaults, "WEFT_A=1;WEFT_B=2" in table order, usually "".
+ * ERR_INVALID if it does not fit. */
+weft_status_t weft_params_agreed(const struct weft_params *params, char *text, size_t room);
+/* First entry in which two such texts differ, as two printable values ("the default" included):
+ * fills name and both values (WEFT_PARAM_TEXT_LEN each); false when equal. */
+bool weft_params_differ(const char *mine, const char *theirs, char *name, char *mine_value,
+                        char *theirs_value);
+/* A number of type INT, SIZE or DURATION as people write it; false: it is none. The command line
+ * reads its own sizes and times with it too. */
+bool weft_value_parse(enum weft_param_type type, const char *text, int64_t *number_p);
+void weft_value_print(enum weft_param_type type, int64_t number, char *text, size_t room);
+/* The known name nearest to an unknown one, or NULL when none is near. */
+const char *weft_params_nearest(const char *env);
+
+/* ---- clock (clock.c) ---- */
+
+#define WEFT_NEVER UINT64_MAX
+#define WEFT_NS_PER_MS UINT64_C(1000000)
+
+uint64_t weft_clock_ns(void); /* monotonic */
+/* now + ms; WEFT_NEVER stays */
+uint64_t weft_clock_after_ms(uint64_t ms);
+/* for epoll: ms until then, rounded up; 0 when past, -1 for WEFT_NEVER */
+int weft_clock_ms_until(uint64_t deadline_ns);
+uint64_t weft_clock_cpu_ns(void); /* of this process */
+
+/* ---- arena (arena.c): many small pieces, freed together ---- */
+
+struct weft_arena {
+    struct weft_arena_block *head; /* owned */
+    size_t block_len;
+};
+void weft_arena_open(struct weft_arena *arena, size_t block_len);
+/* zeroed, 16-aligned; NULL: no memory */
+void *weft_arena_take(struct weft_arena *arena, size_t len);
+void weft_arena_close(struct weft_arena *arena);
+
+/* ---- queue (queue.c): many producers, one consumer, lock-free, intrusive ---- */
+
+struct weft_queue_node {
+    _Atomic(struct weft_queue_node *) next;
+};
+struct weft_queue {
+    _Atomic(struct weft_queue_node *) tail; /* producers */
+    struct weft_queue_node *head;           /* the consumer */
+    struct weft_queue_node stub;
+};
+void weft_queue_open(struct weft_queue *queue);
+void weft_queue_push(struct weft_queue *queue, struct weft_queue_node *node);
+/* NULL when empty, or while a producer is between its two steps (it will not be long) */
+struct weft_queue_node *weft_queue_pop(struct weft_queue *queue);
+bool weft_queue_is_empty(struct weft_queue *queue); /* any thread; a hint for going to sleep */
+
+/* ---- list (list.h style, intrusive, doubly linked; in base.h because it is ten lines) ---- */
+
+struct weft_list {
+    struct weft_list *next, *prev;
+};
+static inline void weft_list_open(struct weft_list *list)
+{
+    list->next = list->prev = list;
+}
+static inline bool weft_list_is_empty(const struct weft_list *list)
+{
+    return list->next == list;
+}
+static inline void weft_list_append(struct weft_list *list, struct weft_list *node)
+{
+    node->prev = list->prev;
+    node->next = list;
+    list->prev->next = node;
+    list->prev = node;
+}
+/* leaves node as an empty list, so that removing twice is harmless */
+static inline void weft_list_remove(struct weft_list *node)
+{
+    node->prev->next = node->next;
+    node->next->prev = node->prev;
+    weft_list_open(node);
+}
+
+/* ---- histogram (histogram.c): log-linear, 1/32 relative error, fixed size ---- */
+
+#define WEFT_HISTOGRAM_BUCKETS 1920
+struct weft_histogram {
+    uint64_t count, sum, min, max;
+    double square_sum;
+    uint64_t buckets[WEFT_HISTOGRAM_BUCKETS];
+};
+void weft_histogram_reset(struct weft_histogram *histogram);
+void weft_histogram_add(struct weft_histogram *histogram, uint64_t value);
+void weft_histogram_merge(struct weft_histogram *into, const struct weft_histogram *from);
+/* the value below which `percent` of the samples lie; min and max are exact; 0 when empty */
+uint64_t weft_histogram_percentile(const struct weft_histogram *histogram, double percent);
+double weft_histogram_mean(const struct weft_histogram *histogram);
+double weft_histogram_stddev(const struct weft_histogram *histogram);
+
+/* ---- descriptors (fds.c): a forked child must close ours and find its handles dead ---- */
+
+/* Registers fd as ours (sets nothing on it; every creating call already passes CLOEXEC). Returns
+ * fd. */
+int weft_fd_own(int fd);
+/* Unregisters and closes; -1 is fine. */
+void weft_fd_close(int fd);
+/* Hands an fd over to someone who is not us (a user's descriptor): unregisters only. */
+int weft_fd_release(int fd);
+unsigned weft_fd_count(void); /* registered now */
+/* Grows by one in every forked child; a handle that remembers another number is dead. The first
+ * call installs the atfork handler. */
+uint32_t weft_process_generation(void);
+
+/* ---- secrets (secrets.c): memory left out of core dumps, zero in forked children ---- */
+
+#define WEFT_SECRET_LEN 32
+/* 64 zeroed bytes in pages marked MADV_DONTDUMP and MADV_WIPEONFORK; NULL: no memory. */
+void *weft_secret_take(void);
+void weft_secret_give(void *secret);              /* wipes; NULL is fine */
+void weft_secret_wipe(void *memory, size_t len);  /* a memset the compiler keeps */
+weft_status_t weft_random(void *out, size_t len); /* getrandom */
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every setting of Weft, once. `weft params` prints this table with value and origin.
+ * X(ID, "WEFT_ENV", TYPE, "default", min, max, agreed, "choices", "one sentence")
+ * Durations are in ms here; agreed settings must be equal on all ranks.
+ */
+#ifndef WEFT_PARAMS_TABLE_H
+#define WEFT_PARAMS_TABLE_H
+
+/* clang-format off */
+#define WEFT_PARAMS(X) \
+    X(LOG, "WEFT_LOG", TEXT, "warn", 0, 255, false, NULL, \
+      "log level (off, error, warn, info, debug, trace), or per room: net:debug,info") \
+    X(RANK, "WEFT_RANK", INT, "-1", -1, INT32_MAX, false, NULL, \
+      "this process's rank; -1: ask the launcher") \
+    X(RANKS, "WEFT_RANKS", INT, "-1", -1, INT32_MAX, false, NULL, \
+      "how many ranks the job has; -1: ask the launcher") \
+    X(LOCAL_RANK, "WEFT_LOCAL_RANK", INT, "-1", -1, INT32_MAX, false, NULL, \
+      "number among the ranks of this host, for programs that choose a device; set by weft run") \
+    X(LOCAL_RANKS, "WEFT_LOCAL_RANKS", INT, "-1", -1, INT32_MAX, false, NULL, \
+      "how many ranks run on this host; -1: ask the launcher") \
+    X(ROOT, "WEFT_ROOT", TEXT, "", 0, 255, false, NULL, \
+      "where rank 0 listens, host:port or [v6]:port") \
+    X(ID, "WEFT_ID", TEXT, "", 0, 255, false, NULL, \
+      "a printed id (weft1:...) made by rank 0's process; it holds the secret") \
+    X(JOB, "WEFT_JOB", TEXT, "", 0, 255, false, NULL, \
+      "name of the job, equal on all its ranks; keeps two jobs apart that share a host and port") \
+    X(PORT, "WEFT_PORT", INT, "0", 0, 65535, false, NULL, \
+      "port of the root when the launcher names only its host; 0: the launcher's rule") \
+    X(PORT_RANGE, "WEFT_PORT_RANGE", TEXT, "", 0, 255, false, NULL, \
+      "ports that may be listened on, first-last, for firewalls; empty: any") \
+    X(SECRET_FILE, "WEFT_SECRET_FILE", TEXT, "", 0, 255, false, NULL, \
+      "file with the job's secret, mode 0600, the same on all hosts") \
+    X(SECRET_FD, "WEFT_SECRET_FD", INT, "-1", -1, INT32_MAX, false, NULL, \
+      "descriptor to read the secret from; set by weft run") \
+    X(LISTEN_FD, "WEFT_LISTEN_FD", INT, "-1", -1, INT32_MAX, false, NULL, \
+      "listening socket handed to rank 0; set by weft run") \
+    X(SOCKET_IFNAME, "WEFT_SOCKET_IFNAME", TEXT, "", 0, 255, false, NULL, \
+      "interfaces to use: eth0,ib (prefixes), =eth0 (exactly), ^lo,docker (all but); empty: by route") \
+    X(SOCKET_FAMILY, "WEFT_SOCKET_FAMILY", CHOICE, "auto", 0, 0, false, "auto|ipv4|ipv6", \
+      "address family to listen on") \
+    X(JOIN, "WEFT_JOIN", CHOICE, "auto", 0, 0, false, "auto|direct|local", \
+      "how ranks join: direct (TCP to the root), local (through this host's leader), auto") \
+    X(TREE_DEGREE, "WEFT_TREE_DEGREE", INT, "64", 2, 64, true, NULL, \
+      "most children of one rank in the control tree") \
+    X(START_TIMEOUT, "WEFT_START_TIMEOUT", DURATION, "30s", 10, 86400000, false, NULL, \
+      "how long a start may take before it fails and names the missing ranks") \
+    X(TIMEOUT, "WEFT_TIMEOUT", DURATION, "300s", 10, 86400000, false, NULL, \
+      "how long one operation may take before it fails and names the absent ranks") \
+    X(HANDSHAKE_TIMEOUT, "WEFT_HANDSHAKE_TIMEOUT", DURATION, "2s", 10, 60000, false, NULL, \
+      "how long an accepted connection may take to prove that it belongs to the job") \
+    X(HEARTBEAT, "WEFT_HEARTBEAT", DURATION, "250ms", 10, 60000, true, NULL, \
+      "how often an idle control connection says that its rank is alive") \
+    X(SILENT, "WEFT_SILENT", DURATION, "1s", 20, 600000, false, NULL, \
+      "silence of a control connection after which one warning names the rank") \
+    X(PATH_TIMEOUT, "WEFT_PATH_TIMEOUT", DURATION, "5s", 100, 600000, false, NULL, \
+      "unacknowledged bytes for this long on a control connection mean that the path is dead") \
+    X(SPIN, "WEFT_SPIN", INT, "-1", -1, 1000000, false, NULL, \
+      "microseconds to spin before yielding and sleeping; -1: by ranks against cores")
+/* clang-format on */
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a communicator: started from a spec, split, closed. */
+#include "comm/internal.h"
+#include "topo/topo.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static uint64_t derive_id(const struct weft_job *job, uint64_t parent, uint32_t operation,
+                          uint32_t colour)
+{
+    uint8_t hash[32];
+    uint64_t id;
+    uint64_t words[2] = {parent, (uint64_t)operation << 32 | colour};
+    weft_wire_derive(job->key, "communicator", words, sizeof(words), hash);
+    memcpy(&id, hash, sizeof(id));
+    return id != 0 ? id : 1; /* 0 means all communicators */
+}
+
+/* How many CPUs there are does not change often enough to ask at every start. */
+static unsigned cpus(void)
+{
+    static _Atomic unsigned known;
+    unsigned count = atomic_load(&known);
+    if (count == 0) {
+        count = weft_topo_cpus("");
+        atomic_store(&known, count);
+    }
+    return count;
+}
+
+int weft_comm_family(const struct weft_params *params)
+{
+    static const int families[] = {AF_UNSPEC, AF_INET, AF_INET6}; /* as in the table of settings */
+    return families[params->number[WEFT_PARAM_SOCKET_FAMILY]];
+}
+
+weft_status_t weft_comm_load_params(const weft_config_t *config, struct weft_params *params_p)
+{
+    weft_status_t status = weft_params_load(params_p);
+    if (status != WEFT_OK || config == NULL) {
+        return status;
+    }
+    if (config->start_timeout_ms != 0) {
+        params_p->number[WEFT_PARAM_START_TIMEOUT] = config->start_timeout_ms;
+        params_p->origin[WEFT_PARAM_START_TIMEOUT] = WEFT_ORIGIN_CONFIG;
+    }
+    if (config->timeout_ms != 0) {
+        params_p->number[WEFT_PARAM_TIMEOUT] = config->timeout_ms;
+        params_p->origin[WEFT_PARAM_TIMEOUT] = WEFT_ORIGIN_CONFIG;
+    }
+    return config->interface == NULL
+               ? WEFT_OK
+               : weft_params_set(params_p, WEFT_PARAM_SOCKET_IFNAME, config->interface);
+}
+
+/* ---- start ---- */
+
+weft_status_t weft_comm_job_open(const weft_config_t *config, struct weft_job **job_p)
+{
+    struct weft_job *job = calloc(1, sizeof(*job));
+    weft_status_t status;
+    if (job == NULL || (job->key = weft_secret_take()) == NULL) {
+        free(job);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a job");
+    }
+    status = weft_comm_load_params(config, &job->params);
+    status = status == WEFT_OK ? weft_wire_crypto_open() : status;
+    if (status != WEFT_OK) {
+        weft_comm_job_close(job);
+        return status;
+    }
+    *job_p = job;
+    return WEFT_OK;
+}
+
+void weft_comm_job_close(struct weft_job *job)
+{
+    if (job == NULL) {
+        return;
+    }
+    if (job->engine != NULL) {
+        weft_background_leave(job->engine);
+    }
+    weft_control_close(job->control);
+    weft_engine_close(job->engine);
+    weft_secret_give(job->key);
+    free(job);
+}
+
+static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *spec)
+{
+    char host[64];
+    weft_status_t status =
+        weft_engine_open(cpus(), job->params.number[WEFT_PARAM_SPIN], &job->engine);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_topo_hostname(host);
+    weft_engine_set_load(job->engine,
+                         spec->self.ranks); /* until the table says how many are here */
+    spec->engine = job->engine;
+    spec->params = &job->params;
+    spec->self.key = job->key;
+    spec->host = host;
+    spec->timeout_ms = (uint32_t)job->params.number[WEFT_PARAM_START_TIMEOUT];
+    spec->deadline_ns = weft_clock_after_ms(spec->timeout_ms);
+    spec->join = (enum weft_control_join)job->params.number[WEFT_PARAM_JOIN];
+    status = weft_control_open(spec, &job->control);
+    return status == WEFT_OK ? weft_background_join(job->engine) : status;
+}
+
+static weft_status_t comm_new(struct weft_job *job, struct weft_comm *parent, uint64_t id,
+                              uint32_t *members, uint32_t count, struct weft_comm **comm_p)
+{
+    struct weft_comm *comm = calloc(1, sizeof(*comm));
+    weft_status_t status;
+    if (comm == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a communicator");
+    }
+    status = weft_control_channel_open(job->control, id, members, count, &comm->channel);
+    if (status != WEFT_OK) {
+        free(comm);
+        return status;
+    }
+    comm->generation = weft_process_generation();
+    comm->job = job;
+    comm->parent = parent;
+    comm->id = id;
+    comm->members = members;
+    comm->ranks = count;
+    comm->timeout_ms = (uint64_t)job->params.number[WEFT_PARAM_TIMEOUT];
+    *comm_p = comm;
+    return WEFT_OK;
+}
+
+weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *spec,
+                              struct weft_comm **comm_p)
+{
+    uint64_t seed;
+    weft_status_t status;
+    weft_log_set_rank((int)spec->self.rank);
+    weft_secret_wipe(job->params.text[WEFT_PARAM_ID],
+                     WEFT_PARAM_TEXT_LEN); /* it was read, it holds the secret */
+    status = job_start(job, spec);
+    if (spec->door != NULL) {
+        weft_control_door_close(spec->door); /* what the start did not take */
+    }
+    if (status == WEFT_OK) {
+        memcpy(&seed, spec->self.job, sizeof(seed));
+        status = comm_new(job, NULL, derive_id(job, seed, spec->self.epoch, 0), NULL,
+                          spec->self.ranks, comm_p);
+    }
+    if (status != WEFT_OK) {
+        weft_comm_job_close(job);
+        return status;
+    }
+    (*comm_p)->rank = spec->self.rank;
+    return WEFT_OK;
+}
+
+/* ---- split ---- */
+
+struct choice {
+    int32_t colour, key;
+};
+
+struct candidate {
+    int32_t key;
+    uint32_t rank;
+};
+
+static int by_key(const void *left, const void *right)
+{
+    const struct candidate *a = left;
+    const struct candidate *b = right;
+    if (a->key != b->key) {
+        return a->key < b->key ? -1 : 1;
+    }
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+/* Who gave this colour, in order; *count_p of them in *members_p (ranks of the job). */
+static weft_status_t pick_members(const struct weft_comm *comm, const struct choice *choices,
+                                  int32_t colour, uint32_t **members_p, uint32_t *count_p,
+                                  uint32_t *rank_p)
+{
+    struct candidate *candidates = malloc(comm->ranks * sizeof(*candidates));
+    uint32_t *members = malloc(comm->ranks * sizeof(*members));
+    uint32_t count = 0;
+    if (candidates == NULL || members == NULL) {
+        free(candidates);
+        free(members);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory to split %u ranks", comm->ranks);
+    }
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        if (choices[rank].colour == colour) {
+            candidates[count++] = (struct candidate){.key = choices[rank].key, .rank = rank};
+        }
+    }
+    qsort(candidates, count, sizeof(*candidates), by_key);
+    for (uint32_t i = 0; i < count; i++) {
+        members[i] = comm->members != NULL ? comm->members[candidates[i].rank] : candidates[i].rank;
+        if (candidates[i].rank == comm->rank) {
+            *rank_p = i;
+        }
+    }
+    free(candidates);
+    *members_p = members;
+    *count_p = count;
+    return WEFT_OK;
+}
+
+static weft_status_t split_by(struct weft_comm *comm, const struct choice *choices, int32_t colour,
+                              struct weft_comm **comm_p)
+{
+    uint32_t *members = NULL;
+    uint32_t count = 0;
+    uint32_t rank = 0;
+    uint64_t id = derive_id(comm->job, comm->id, ++comm->splits, (uint32_t)colour);
+    weft_status_t status;
+    if (colour < 0) {
+        *comm_p = NULL;
+        return WEFT_OK;
+    }
+    status = pick_members(comm, choices, colour, &members, &count, &rank);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = comm_new(comm->job, comm, id, members, count, comm_p);
+    if (status != WEFT_OK) {
+        free(members);
+        return status;
+    }
+    (*comm_p)->rank = rank;
+    (*comm_p)->timeout_ms = comm->timeout_ms;
+    comm->open_children++;
+    return WEFT_OK;
+}
+
+weft_status_t weft_comm_split_off(struct weft_comm *comm, int colour, int key,
+                                  struct weft_comm **comm_p)
+{
+    struct choice mine = {.colour = colour < 0 ? -1 : colour, .key = key};
+    struct choice *choices = malloc(comm->ranks * sizeof(*choices));
+    weft_status_t status;
+    if (choices == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory to split %u ranks", comm->ranks);
+    }
+    status =
+        weft_control_allgather_wait(comm->channel, &mine, sizeof(mine), choices, comm->timeout_ms);
+    if (status == WEFT_OK) {
+        status = split_by(comm, choices, mine.colour, comm_p);
+    }
+    free(choices);
+    return status;
+}
+
+/* ---- facts and the end ---- */
+
+void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int *local_ranks_p)
+{
+    uint32_t mine = comm->members != NULL ? comm->members[comm->rank] : comm->rank;
+    int here = 0;
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        uint32_t other = comm->members != NULL ? comm->members[rank] : rank;
+        if (rank == comm->rank) {
+            *local_rank_p = here;
+        }
+        here += weft_control_is_same_host(comm->job->control, mine, other);
+    }
+    *local_ranks_p = here;
+}
+
+weft_status_t weft_comm_end(struct weft_comm *comm)
+{
+    if (comm->open_children > 0) {
+        return weft_fail(
+            WEFT_ERR_BUSY,
+            "%u communicators split off from this one are still open; close them first",
+            comm->open_children);
+    }
+    weft_control_channel_close(comm->channel);
+    if (comm->parent != NULL) {
+        comm->parent->open_children--;
+    } else {
+        weft_comm_job_close(comm->job);
+    }
+    free(comm->members);
+    free(comm);
+    return WEFT_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm: communicators. What a job is (engine, control plane, settings, key), who its members are,
+ * how one splits into several, what belongs to which process. Blocks where its callers block.
+ */
+#ifndef WEFT_COMM_H
+#define WEFT_COMM_H
+
+#include "base/base.h"
+#include "control/control.h"
+
+/* What all communicators of one start share. */
+struct weft_job {
+    struct weft_engine *engine;   /* owned */
+    struct weft_control *control; /* owned */
+    struct weft_params params;
+    uint8_t *key; /* owned, in memory for secrets */
+};
+
+struct weft_comm {
+    uint32_t generation; /* of the process that made it */
+    struct weft_job *job;
+    struct weft_comm *parent;             /* NULL: the first; lent */
+    struct weft_control_channel *channel; /* owned */
+    uint64_t id;
+    uint32_t rank, ranks;
+    uint32_t *members; /* [ranks] ranks of the job; NULL: the same; owned */
+    uint32_t splits;   /* operations that made communicators, part of their ids */
+    uint32_t open_children;
+    uint64_t timeout_ms;
+};
+
+/* Makes an id and opens its door, which waits in this process for a communicator to take it. */
+weft_status_t weft_comm_id_create(const weft_config_t *config, weft_id_t *id_p);
+void weft_comm_id_destroy(const weft_id_t *id);
+
+weft_status_t weft_comm_create_by_ids(const weft_id_t *ids, int id_count, int rank, int ranks,
+                                      const weft_config_t *config, struct weft_comm **comm_p);
+weft_status_t weft_comm_create_by_environment(const weft_config_t *config,
+                                              struct weft_comm **comm_p);
+weft_status_t weft_comm_split_off(struct weft_comm *comm, int colour, int key,
+                                  struct weft_comm **comm_p);
+void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int *local_ranks_p);
+/* ERR_BUSY while communicators split off from it are open. */
+weft_status_t weft_comm_end(struct weft_comm *comm);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to comm: between the ways to find a job (ids, environment) and the one way to start it.
+ */
+#ifndef WEFT_COMM_INTERNAL_H
+#define WEFT_COMM_INTERNAL_H
+
+#include "comm/comm.h"
+
+/* Reads the environment, then config over it. ERR_INVALID. */
+weft_status_t weft_comm_load_params(const weft_config_t *config, struct weft_params *params_p);
+int weft_comm_family(const struct weft_params *params); /* AF_… of WEFT_SOCKET_FAMILY */
+
+/* Takes the door of this id if it was made in this process and nobody took it. */
+bool weft_comm_door_take(const weft_id_t *id, struct weft_control_door *door_p);
+
+/* Settings read, key memory taken, crypto ready; nothing started. */
+weft_status_t weft_comm_job_open(const weft_config_t *config, struct weft_job **job_p);
+void weft_comm_job_close(struct weft_job *job); /* NULL is fine */
+/* Engine, control plane, first communicator. Takes job and spec->door over, also when it fails;
+ * spec->engine, params, self.key, host and deadline are filled in here. */
+weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *spec,
+                              struct weft_comm **comm_p);
+/* Tree children come over TCP only to hosts' leaders, and only in jobs larger than one star: sets
+ * spec->listen_addr from spec->above. */
+weft_status_t weft_comm_choose_listen_addr(const struct weft_params *params,
+                                           struct weft_control_spec *spec);
+
+#endif

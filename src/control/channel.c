@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A channel: one communicator's part of the control plane. Its collectives run over a tree of its
+ * members: the job's own tree for a channel of all ranks, else a heap over the members' order, its
+ * edges routed along the job's tree.
+ */
+#include "control/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one waiting call ---- */
+
+void weft_control_op_done(struct weft_control_op *op, weft_status_t status, const char *text)
+{
+    op->status = status;
+    if (status != WEFT_OK) {
+        snprintf(op->text, sizeof(op->text), "%s", text);
+    }
+    weft_engine_completed(op->channel->control->engine);
+    atomic_store_explicit(&op->is_done, 1,
+                          memory_order_release); /* the caller may be gone from here on */
+}
+
+weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_ms,
+                                  void (*give_up)(struct weft_control_op *op))
+{
+    struct weft_engine *engine = op->channel->control->engine;
+    weft_engine_post(engine, &op->task);
+    if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(timeout_ms)) != WEFT_OK) {
+        weft_engine_lock(engine);
+        if (atomic_load(&op->is_done) == 0) {
+            give_up(op);
+        }
+        weft_engine_unlock(engine);
+    }
+    return op->status == WEFT_OK ? WEFT_OK : weft_fail(op->status, "%s", op->text);
+}
+
+/* ---- members ---- */
+
+bool weft_control_channel_is_member(const struct weft_control_channel *channel, uint32_t job_rank,
+                                    uint32_t *rank_p)
+{
+    uint32_t rank = channel->rank_of != NULL ? channel->rank_of[job_rank] : job_rank;
+    *rank_p = rank;
+    return rank != WEFT_WIRE_NO_RANK;
+}
+
+bool weft_control_channel_is_cut(const struct weft_control_channel *channel, char text[TEXT_LEN])
+{
+    const struct weft_control *control = channel->control;
+    uint32_t gone;
+    char name[96];
+    for (uint32_t i = 0; i < channel->count; i++) {
+        if (weft_control_is_cut(control, channel->members[i], &gone)) {
+            weft_control_name_rank(control, gone, name, sizeof(name));
+            snprintf(text, TEXT_LEN, "%s closed or died; this call needs it", name);
+            return true;
+        }
+    }
+    return false;
+}
+
+void weft_control_channel_rank_closed(struct weft_control_channel *channel, uint32_t job_rank)
+{
+    char name[96];
+    char text[TEXT_LEN];
+    if (!weft_control_channel_is_cut(channel, text)) {
+        return;
+    }
+    weft_control_name_rank(channel->control, job_rank, name, sizeof(name));
+    snprintf(text, sizeof(text), "%s closed its communicator; this call needs it", name);
+    weft_control_collect_end(channel, WEFT_ERR_PEER, text);
+    weft_control_mail_cut(channel);
+}
+
+/* ---- ending ---- */
+
+void weft_control_channel_end(struct weft_control_channel *channel, weft_status_t status,
+                              const char *text)
+{
+    if (atomic_load(&channel->ended) != 0) {
+        return;
+    }
+    snprintf(channel->text, sizeof(channel->text), "%s", text);
+    atomic_store_explicit(&channel->ended, status, memory_order_release);
+    weft_control_collect_end(channel, status, text);
+    weft_control_mail_end(channel, status, text);
+}
+
+weft_status_t weft_control_channel_status(struct weft_control_channel *channel)
+{
+    uint32_t ended = atomic_load_explicit(&channel->ended, memory_order_acquire);
+    return ended == 0 ? WEFT_OK : weft_fail((weft_status_t)ended, "%s", channel->text);
+}
+
+struct abort_op {
+    struct weft_control_op op;
+    char text[TEXT_LEN];
+};
+
+static void run_abort(struct weft_engine_task *task)
+{
+    struct abort_op *abort = WEFT_CONTAINER_OF(task, struct abort_op, op.task);
+    struct weft_control_channel *channel = abort->op.channel;
+    struct weft_wire_notice notice = {.status = WEFT_ERR_ABORTED,
+                                      .rank = channel->members[channel->rank]};
+    memcpy(notice.text, abort->text, sizeof(notice.text));
+    weft_control_report(channel->control, channel->id, &notice);
+    weft_control_channel_end(channel, WEFT_ERR_ABORTED, abort->text);
+    weft_control_op_done(&abort->op, WEFT_OK, "");
+}
+
+static void give_up_abort(struct weft_control_op *op)
+{
+    (void)op; /* no deadline: the round in progress is short */
+}
+
+weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, const char *reason)
+{
+    struct abort_op abort = {.op = {.task = {.run = run_abort}, .channel = channel}};
+    char name[96];
+    weft_control_name_rank(channel->control, channel->members[channel->rank], name, sizeof(name));
+    snprintf(abort.text, sizeof(abort.text), "%s aborted%s%.120s", name, reason != NULL ? ": " : "",
+             reason != NULL ? reason : "");
+    return weft_control_op_run(&abort.op, WEFT_NEVER / WEFT_NS_PER_MS / 2, give_up_abort);
+}
+
+/* ---- opening ---- */
+
+static void channel_free(struct weft_control_channel *channel)
+{
+    weft_control_mail_close(channel);
+    free(channel->members);
+    free(channel->rank_of);
+    free(channel->gathered);
+    free(channel->unreceived);
+    free(channel);
+}
+
+static weft_status_t open_members(struct weft_control_channel *channel, const uint32_t *members,
+                                  uint32_t count)
+{
+    const struct weft_control *control = channel->control;
+    channel->count = members != NULL ? count : control->self.ranks;
+    channel->members = malloc(channel->count * sizeof(*channel->members));
+    if (channel->members == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for %u members", channel->count);
+    }
+    if (members == NULL) {
+        for (uint32_t rank = 0; rank < channel->count; rank++) {
+            channel->members[rank] = rank;
+        }
+        channel->rank = control->self.rank;
+        return WEFT_OK;
+    }
+    channel->rank_of = malloc(control->self.ranks * sizeof(*channel->rank_of));
+    if (channel->rank_of == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for %u members", channel->count);
+    }
+    memset(channel->rank_of, 0xff, control->self.ranks * sizeof(*channel->rank_of));
+    memcpy(channel->members, members, count * sizeof(*members));
+    for (uint32_t rank = 0; rank < count; rank++) {
+        channel->rank_of[members[rank]] = rank;
+    }
+    channel->rank = channel->rank_of[control->self.rank];
+    return WEFT_OK;
+}
+
+static void open_tree(struct weft_control_channel *channel)
+{
+    const struct weft_control *control = channel->control;
+    uint64_t first = (uint64_t)channel->rank * DEGREE_MAX + 1;
+    if (channel->rank_of == NULL) {
+        channel->parent = control->parent_rank;
+        channel->child_count = control->child_count;
+        for (uint32_t i = 0; i < control->child_count; i++) {
+            channel->children[i] = control->children[i].rank;
+        }
+        return;
+    }
+    channel->parent = channel->rank == 0 ? WEFT_WIRE_NO_RANK : (channel->rank - 1) / DEGREE_MAX;
+    while (channel->child_count < DEGREE_MAX && first + channel->child_count < channel->count) {
+        channel->children[channel->child_count] = (uint32_t)first + channel->child_count;
+        channel->child_count++;
+    }
+}
+
+weft_status_t weft_control_channel_open(struct weft_control *control, uint64_t id,
+                                        const uint32_t *members, uint32_t count,
+                                        struct weft_control_channel **channel_p)
+{
+    struct weft_control_channel *channel = calloc(1, sizeof(*channel));
+    weft_status_t status;
+    if (channel == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a channel");
+    }
+    channel->control = control;
+    channel->id = id;
+    weft_list_open(&channel->node);
+    weft_list_open(&channel->inbox);
+    weft_list_open(&channel->mail_ops);
+    status = open_members(channel, members, count);
+    if (status != WEFT_OK) {
+        channel_free(channel);
+        return status;
+    }
+    weft_engine_lock(control->engine);
+    open_tree(channel);
+    weft_list_append(&control->channels, &channel->node);
+    weft_control_deliver_early(control, channel);
+    weft_engine_unlock(control->engine);
+    *channel_p = channel;
+    return WEFT_OK;
+}
+
+void weft_control_channel_close(struct weft_control_channel *channel)
+{
+    struct weft_control *control;
+    if (channel == NULL) {
+        return;
+    }
+    control = channel->control;
+    weft_engine_lock(control->engine);
+    weft_list_remove(&channel->node);
+    control->ended[control->ended_next++ % WEFT_COUNT_OF(control->ended)] = channel->id;
+    weft_engine_unlock(control->engine);
+    channel_free(channel);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * control: how ranks find each other and what they tell each other besides data. The start (one
+ * connection per rank to the root, or per host through a leader), the tree that stays, small
+ * collectives and messages over it, heartbeats, verdicts. Knows channels, not communicators.
+ */
+#ifndef WEFT_CONTROL_H
+#define WEFT_CONTROL_H
+
+#include "engine/engine.h"
+#include "wire/wire.h"
+
+#include <sys/socket.h>
+
+#define WEFT_CONTROL_CANDIDATES 16
+
+/* ---- the tree (tree.c): pure arithmetic ---- */
+
+/*
+ * Groups (hosts) form a heap over their leaders, the ranks of a group a heap below their leader:
+ * parent of position p is (p-1)/fan. A leader has at most fan_groups + fan_local children. Group 0
+ * is the root's.
+ */
+struct weft_control_tree {
+    uint32_t ranks, groups, root;
+    uint32_t fan_groups, fan_local;
+    uint32_t *start;          /* [groups+1]: where a group's ranks begin in `order`; owned */
+    uint32_t *order;          /* [ranks]: leader first, then ascending; owned */
+    uint32_t *position;       /* [ranks]: in its group; owned */
+    const uint32_t *group_of; /* lent: the table's */
+};
+
+/* Splits `degree` between child leaders and local children: other_groups and most_local are how
+ * many there are at most. Both fans ≥ 1. */
+void weft_control_tree_fans(uint32_t other_groups, uint32_t most_local, uint32_t degree,
+                            uint16_t *fan_groups_p, uint16_t *fan_local_p);
+weft_status_t weft_control_tree_open(const struct weft_wire_table *table,
+                                     struct weft_control_tree *tree_p);
+void weft_control_tree_close(struct weft_control_tree *tree);
+/* NO_RANK for the root */
+uint32_t weft_control_tree_parent(const struct weft_control_tree *tree, uint32_t rank);
+/* Fills children[0 … count) up to `room`; returns how many there are. */
+uint32_t weft_control_tree_children(const struct weft_control_tree *tree, uint32_t rank,
+                                    uint32_t *children, uint32_t room);
+/* The neighbour of `from` on the way to `to` (to ≠ from). */
+uint32_t weft_control_tree_hop(const struct weft_control_tree *tree, uint32_t from, uint32_t to);
+/* Is `rank` in the subtree of `top` (top itself included)? */
+bool weft_control_tree_is_below(const struct weft_control_tree *tree, uint32_t top, uint32_t rank);
+
+/* ---- doors (door.c): the listeners of a root, open from the making of an id on ---- */
+
+struct weft_control_door {
+    int tcp, local;    /* descriptors; -1: none */
+    bool is_inherited; /* `local` was handed to this process: it is not ours to close */
+    struct weft_wire_addr addr;
+};
+/* addr may be NULL (no TCP), local_name may be NULL. ports "" or "first-last". ERR_BUSY: taken. */
+weft_status_t weft_control_door_open(const struct sockaddr_storage *addr, const char *ports,
+                                     const char *local_name, struct weft_control_door *door_p);
+void weft_control_door_close(struct weft_control_door *door);
+/* Where the root is: from an id, or by name (blocks in the resolver; ERR_NETWORK). */
+weft_status_t weft_control_root_addr(const struct weft_wire_addr *wire,
+                                     struct sockaddr_storage *addr_p);
+weft_status_t weft_control_root_resolve(const char *host, uint16_t port, int family,
+                                        struct sockaddr_storage *addr_p);
+void weft_control_root_port(struct sockaddr_storage *addr, uint16_t port);
+
+/* ---- the start (start.c) ---- */
+
+enum weft_control_join { WEFT_JOIN_AUTO, WEFT_JOIN_DIRECT, WEFT_JOIN_LOCAL };
+
+/* All pointers are lent for the call, except engine, params and self.key: while the control lives.
+ */
+struct weft_control_spec {
+    struct weft_engine *engine;
+    const struct weft_params *params;
+    struct weft_wire_self self;
+    const char *host;
+    uint64_t deadline_ns;
+    uint32_t timeout_ms; /* the same, for texts */
+    enum weft_control_join join;
+
+    struct weft_control_door *door; /* I serve a start here; NULL: I do not. Taken over. */
+    bool is_root;                   /* I serve the whole of it */
+    /* else: where the one above me is */
+    struct sockaddr_storage above[WEFT_CONTROL_CANDIDATES];
+    unsigned above_count;
+    char above_local[WEFT_WIRE_NAME_LEN]; /* its abstract socket; "": unknown */
+    bool is_above_here; /* it is on this host: only its local socket may be late */
+    bool is_above_up;   /* its listener was open before we heard of it: refused means gone */
+    struct sockaddr_storage listen_addr; /* where to listen for tree children; family 0: nowhere */
+};
+
+struct weft_control;
+/* Blocks until every rank has joined and this one has its place in the tree. */
+weft_status_t weft_control_open(const struct weft_control_spec *spec,
+                                struct weft_control **control_p);
+/* Says good-bye, flushes for at most half a second, frees. NULL is fine. */
+void weft_control_close(struct weft_control *control);
+/* Do these two ranks run on one host? */
+bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b);
+const struct weft_wire_table *weft_control_table(const struct weft_control *control);
+/* "rank 3 (10.0.0.7:4411)" */
+void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
+                            size_t room);
+
+/* ---- channels (channel.c): one communicator's part of the control plane ---- */
+
+struct weft_control_channel;
+/* members[r] is the job's rank of the channel's rank r; copied. NULL: all ranks. */
+weft_status_t weft_control_channel_open(struct weft_control *control, uint64_t id,
+                                        const uint32_t *members, uint32_t count,
+                                        struct weft_control_channel **channel_p);
+void weft_control_channel_close(struct weft_control_channel *channel);
+/* Any thread: OK, or what ended it (sets the error text). */
+weft_status_t weft_control_channel_status(struct weft_control_channel *channel);
+/* Any thread. Ends it on all ranks. */
+weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, const char *reason);
+
+/* Ranks here are the channel's. Block at most timeout_ms; then the channel has ended. */
+weft_status_t weft_control_barrier_wait(struct weft_control_channel *channel, uint64_t timeout_ms);
+weft_status_t weft_control_allgather_wait(struct weft_control_channel *channel, const void *mine,
+                                          size_t len, void *all, uint64_t timeout_ms);
+weft_status_t weft_control_broadcast_wait(struct weft_control_channel *channel, void *data,
+                                          size_t len, uint32_t root, uint64_t timeout_ms);
+weft_status_t weft_control_mail_send(struct weft_control_channel *channel, uint32_t to,
+                                     uint32_t tag, const void *data, size_t len,
+                                     uint64_t timeout_ms);
+weft_status_t weft_control_mail_recv(struct weft_control_channel *channel, uint32_t from,
+                                     uint32_t tag, void *data, size_t room, size_t *len_p,
+                                     uint64_t timeout_ms);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Signs of life. Each neighbour hears from us at least once per heartbeat, whatever the application
+ * does.
+ *
+ *   gone       end of the connection, or of a local process (its pidfd: a forked copy may hold the
+ * socket open) path dead  our bytes unacknowledged by the peer's kernel for WEFT_PATH_TIMEOUT:
+ * ERR_NETWORK silent     its kernel answers, its engine does not: one warning, never a verdict;
+ * deadlines decide
+ */
+#include "control/internal.h"
+
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct weft_control_watch {
+    struct weft_engine_source source; /* pidfd, -1: none */
+    struct weft_control *control;
+    uint32_t rank;
+    bool is_silent;
+};
+
+static struct weft_control_watch *watch_at(struct weft_control *control, uint32_t i)
+{
+    return &control->watches[i];
+}
+
+static void process_ended(struct weft_engine_source *source, uint32_t events)
+{
+    struct weft_control_watch *watch = WEFT_CONTAINER_OF(source, struct weft_control_watch, source);
+    struct weft_control *control = watch->control;
+    struct weft_net_conn *conn = weft_control_conn_to(control, watch->rank);
+    int fd = source->fd;
+    (void)events;
+    weft_engine_remove(control->engine, source);
+    weft_fd_close(fd);
+    if (conn != NULL) {
+        conn->source.ready(&conn->source, EPOLLIN); /* what it said last, perhaps its good-bye */
+    }
+    conn = weft_control_conn_to(control, watch->rank);
+    if (conn != NULL) {
+        weft_control_neighbour_lost(control, conn, WEFT_ERR_PEER, "ended (its process is gone)");
+    }
+}
+
+/* Not needed for the first moments of a job, so they wait for the first beat. */
+static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_conn *conn)
+{
+    int fd;
+    if (watch->source.ready != NULL || !conn->is_local || conn->peer_pid <= 0 ||
+        conn->peer_pid == getpid()) {
+        return;
+    }
+    watch->source.ready = process_ended; /* also: tried once */
+    fd = (int)syscall(SYS_pidfd_open, conn->peer_pid, 0);
+    if (fd < 0) {
+        return; /* the end of the connection will have to do */
+    }
+    weft_fd_own(fd);
+    if (weft_engine_add(watch->control->engine, &watch->source, fd, EPOLLIN) != WEFT_OK) {
+        weft_fd_close(fd);
+    }
+}
+
+static void check_silence(struct weft_control *control, struct weft_control_watch *watch,
+                          const struct weft_net_conn *conn, uint64_t now_ns)
+{
+    uint64_t silent_ns = (uint64_t)control->params->number[WEFT_PARAM_SILENT] * WEFT_NS_PER_MS;
+    bool is_silent = now_ns > conn->heard_ns && now_ns - conn->heard_ns > silent_ns;
+    char name[96];
+    if (is_silent == watch->is_silent) {
+        return;
+    }
+    watch->is_silent = is_silent;
+    weft_control_name_rank(control, watch->rank, name, sizeof(name));
+    if (is_silent) {
+        weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_SILENCES, 1);
+        weft_log(control, WARN,
+                 "%s has been silent for %.1f s; its host answers, so it is stopped or starved",
+                 name, (double)(now_ns - conn->heard_ns) / 1e9);
+    } else {
+        weft_log(control, INFO, "%s is back", name);
+    }
+}
+
+static void beat_neighbour(struct weft_control *control, struct weft_control_watch *watch,
+                           uint64_t now_ns)
+{
+    uint64_t period_ns = (uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT] * WEFT_NS_PER_MS;
+    uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
+    struct weft_net_conn *conn = weft_control_conn_to(control, watch->rank);
+    struct weft_wire_frame frame = {
+        .type = WEFT_WIRE_HEARTBEAT, .src = control->self.rank, .dst = watch->rank};
+    if (conn == NULL) {
+        return;
+    }
+    open_pidfd(watch, conn);
+    check_silence(control, watch, conn, now_ns);
+    if (watch->is_silent && weft_net_conn_is_path_dead(conn, path_ms)) {
+        weft_control_neighbour_lost(control, conn, WEFT_ERR_NETWORK,
+                                    "cannot be reached: its host acknowledges nothing any more");
+        return;
+    }
+    /* A stopped peer's buffer fills: beats are not worth queueing. */
+    if (now_ns - conn->spoken_ns >= period_ns / 2 && weft_net_conn_queued(conn) == 0) {
+        weft_net_conn_send(conn, &frame, NULL, 0);
+        weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_HEARTBEATS, 1);
+    }
+}
+
+static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_control *control = WEFT_CONTAINER_OF(timer, struct weft_control, heart);
+    for (uint32_t i = 0; i <= control->child_count; i++) {
+        beat_neighbour(control, watch_at(control, i), now_ns);
+    }
+    weft_engine_timer_set(
+        control->engine, timer,
+        weft_clock_after_ms((uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT]));
+}
+
+weft_status_t weft_control_heart_open(struct weft_control *control)
+{
+    control->watches = calloc((size_t)control->child_count + 1, sizeof(*control->watches));
+    if (control->watches == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for heartbeats");
+    }
+    for (uint32_t i = 0; i <= control->child_count; i++) {
+        struct weft_control_watch *watch = watch_at(control, i);
+        watch->control = control;
+        watch->source.fd = -1;
+        watch->rank = i < control->child_count ? control->children[i].rank : control->parent_rank;
+    }
+    weft_engine_timer_open(&control->heart, heart_fired);
+    weft_engine_timer_set(
+        control->engine, &control->heart,
+        weft_clock_after_ms((uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT]));
+    return WEFT_OK;
+}
+
+void weft_control_heart_close(struct weft_control *control)
+{
+    weft_engine_timer_cancel(control->engine, &control->heart);
+    for (uint32_t i = 0; control->watches != NULL && i <= control->child_count; i++) {
+        struct weft_control_watch *watch = watch_at(control, i);
+        int fd = watch->source.fd;
+        weft_engine_remove(control->engine, &watch->source);
+        weft_fd_close(fd);
+    }
+}

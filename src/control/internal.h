@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to control: the object that all its files share. Everything here is under the engine's
+ * lock, except what is marked atomic. */
+#ifndef WEFT_CONTROL_INTERNAL_H
+#define WEFT_CONTROL_INTERNAL_H
+
+#include "control/control.h"
+#include "net/net.h"
+
+#define DEGREE_MAX 64
+#define TEXT_LEN WEFT_WIRE_REASON_LEN
+
+struct weft_control_start;
+
+/* What a connection is to us: kept in conn->tag. */
+enum weft_control_role {
+    ROLE_UP,       /* ours, to the one we join through */
+    ROLE_PARENT,   /* ours, to the parent in the tree (may be the same one, promoted) */
+    ROLE_ARRIVAL,  /* a rank that joins through us */
+    ROLE_ATTACHED, /* a tree child that came before the table */
+    ROLE_CHILD,    /* a tree child */
+    ROLE_PARTING,  /* answered; it goes when it has attached elsewhere */
+};
+
+struct weft_control_child {
+    uint32_t rank;
+    struct weft_net_conn *conn; /* NULL: not attached yet, or gone */
+};
+
+struct weft_control_watch; /* heart.c */
+
+struct weft_control {
+    struct weft_engine *engine;       /* lent */
+    const struct weft_params *params; /* lent */
+    struct weft_wire_self self;
+    struct weft_wire_table table;
+    struct weft_control_tree tree;
+
+    struct weft_control_start *start; /* owned; NULL once started */
+    struct weft_net_conn *parent;     /* NULL: root, or gone */
+    uint32_t parent_rank;
+    struct weft_control_child *children; /* [child_count], owned */
+    uint32_t child_count;
+    struct weft_list parting; /* first connections that were answered, on their way out */
+
+    struct weft_engine_timer heart;
+    struct weft_control_watch *watches; /* [child_count + 1], the last is the parent's; owned */
+    struct weft_engine_timer news;      /* coordinator: closed ranks to tell */
+    uint32_t *closed; /* ranks that closed in good order since the last news; owned */
+    uint32_t closed_count, closed_room;
+    uint8_t *is_gone;         /* [ranks]: closed or dead; owned */
+    uint32_t verdicts;        /* coordinator: how many were given */
+    char gone_text[TEXT_LEN]; /* what the latest verdict about a rank said */
+
+    struct weft_list channels;
+    unsigned early_count;
+    struct weft_list early; /* frames for channels that are not open here yet */
+    uint64_t ended[64];     /* ids of closed channels: their frames are sunk */
+    unsigned ended_next;
+    bool is_closing;
+};
+
+/* ---- start.c ---- */
+extern const struct weft_net_conn_ops weft_control_conn_ops;
+void weft_control_start_fail(struct weft_control *control, weft_status_t status, uint32_t rank,
+                             const char *fmt, ...) WEFT_PRINTF(4, 5);
+
+/* ---- route.c: frames between neighbours ---- */
+/* To this rank of the job, by way of the tree; to myself: handled at once. False: no way there. */
+bool weft_control_route(struct weft_control *control, struct weft_wire_frame *frame,
+                        const void *payload, size_t len);
+/* Down to all children. */
+void weft_control_flood(struct weft_control *control, struct weft_wire_frame *frame,
+                        const void *payload, size_t len);
+/* A frame that arrived from a neighbour after the start. */
+void weft_control_arrived(struct weft_control *control, struct weft_net_conn *from,
+                          const struct weft_wire_frame *frame, const uint8_t *payload);
+/* Frames of a channel that is not open here yet are kept for it; of an ended one sunk. */
+void weft_control_deliver(struct weft_control *control, const struct weft_wire_frame *frame,
+                          const uint8_t *payload);
+void weft_control_deliver_early(struct weft_control *control, struct weft_control_channel *channel);
+void weft_control_early_close(struct weft_control *control);
+
+/* The connection to this neighbour; NULL: none (any more). */
+struct weft_net_conn *weft_control_conn_to(struct weft_control *control, uint32_t rank);
+/* Is `to`, or a rank on the way to it, gone? *gone_p: which. */
+bool weft_control_is_cut(const struct weft_control *control, uint32_t to, uint32_t *gone_p);
+
+/* ---- verdict.c ---- */
+void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,
+                                 weft_status_t status, const char *why);
+/* Something failed: up to the coordinator, who numbers it and floods it. comm 0: all channels with
+ * `rank`. */
+void weft_control_report(struct weft_control *control, uint64_t comm,
+                         const struct weft_wire_notice *notice);
+void weft_control_notice_arrived(struct weft_control *control, const struct weft_wire_frame *frame,
+                                 const uint8_t *payload);
+void weft_control_closed_arrived(struct weft_control *control, struct weft_net_conn *from,
+                                 const struct weft_wire_frame *frame, const uint8_t *payload);
+void weft_control_rank_closed(struct weft_control *control, uint32_t rank);
+void weft_control_news_flush(struct weft_control *control);
+void weft_control_news_fire(struct weft_engine_timer *timer, uint64_t now_ns);
+
+/* ---- heart.c ---- */
+weft_status_t weft_control_heart_open(struct weft_control *control);
+void weft_control_heart_close(struct weft_control *control);
+
+/* ---- channel.c and the files of its operations ---- */
+enum weft_control_call { WEFT_CALL_BARRIER = 1, WEFT_CALL_ALLGATHER, WEFT_CALL_BROADCAST };
+
+/* What a rank called, as it travels in front of contributions and results. */
+struct weft_control_signature {
+    uint32_t kind, len, root;
+};
+
+struct weft_control_op; /* collect.c, mail.c: one waiting call */
+
+struct weft_control_channel {
+    struct weft_control *control; /* lent */
+    struct weft_list node;
+    uint64_t id;
+    uint32_t rank, count; /* of the channel */
+    uint32_t *members;    /* [count] ranks of the job; owned */
+    uint32_t *rank_of;    /* [ranks of the job] or NULL when the same; owned */
+
+    _Atomic uint32_t ended; /* the abort word: a status; text below is written before */
+    char text[TEXT_LEN];
+    /* collect.c: the collective in progress or about to be */
+    uint32_t parent, child_count; /* channel ranks */
+    uint32_t children[DEGREE_MAX];
+    uint32_t calls;                     /* number of the next collective */
+    struct weft_control_op *collect;    /* the caller waiting, NULL: not called yet */
+    struct weft_control_signature seen; /* of the first child that contributed; kind 0: none */
+    uint32_t seen_rank;
+    bool seen_differs; /* children disagree among themselves */
+    uint8_t has_come[DEGREE_MAX];
+    uint32_t come_count;
+    uint8_t *gathered; /* entries {rank, bytes}; owned */
+    size_t gathered_len, gathered_room;
+    uint32_t gathered_count;
+
+    /* mail.c */
+    struct weft_list inbox;    /* messages not received yet */
+    struct weft_list mail_ops; /* callers waiting */
+    uint32_t
+        *unreceived; /* [count] bytes on their way to each rank; owned, made at the first send */
+};
+
+bool weft_control_channel_is_member(const struct weft_control_channel *channel, uint32_t job_rank,
+                                    uint32_t *rank_p);
+/* Ends it (once) and fails every waiting call. */
+void weft_control_channel_end(struct weft_control_channel *channel, weft_status_t status,
+                              const char *text);
+/* A rank closed in good order: fails what waits for it or for somebody behind it. */
+void weft_control_channel_rank_closed(struct weft_control_channel *channel, uint32_t job_rank);
+/* Is a member out of reach? Then words why, for who calls now. */
+bool weft_control_channel_is_cut(const struct weft_control_channel *channel, char text[TEXT_LEN]);
+
+void weft_control_collect_arrived(struct weft_control_channel *channel,
+                                  const struct weft_wire_frame *frame, const uint8_t *payload);
+void weft_control_mail_arrived(struct weft_control_channel *channel,
+                               const struct weft_wire_frame *frame, const uint8_t *payload);
+void weft_control_collect_end(struct weft_control_channel *channel, weft_status_t status,
+                              const char *text);
+void weft_control_mail_end(struct weft_control_channel *channel, weft_status_t status,
+                           const char *text);
+/* Fails what waits for ranks that are out of reach now. */
+void weft_control_mail_cut(struct weft_control_channel *channel);
+void weft_control_mail_close(struct weft_control_channel *channel);
+
+/* One call that waits: completed by a round, with a status and words. */
+struct weft_control_op {
+    struct weft_engine_task task; /* how it enters the engine */
+    struct weft_control_channel *channel;
+    struct weft_list node;
+    _Atomic uint32_t is_done;
+    weft_status_t status;
+    char text[TEXT_LEN];
+};
+/* Posts, waits, cleans up: op->task.run is set. On a timeout `give_up` runs under the lock; it must
+ * leave nothing of the op behind. Sets the error text. */
+weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_ms,
+                                  void (*give_up)(struct weft_control_op *op));
+void weft_control_op_done(struct weft_control_op *op, weft_status_t status, const char *text);
+
+static inline uint32_t get32(const uint8_t *bytes)
+{
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+           (uint32_t)bytes[3] << 24;
+}
+static inline void put32(uint8_t *bytes, uint32_t value)
+{
+    bytes[0] = (uint8_t)value;
+    bytes[1] = (uint8_t)(value >> 8);
+    bytes[2] = (uint8_t)(value >> 16);
+    bytes[3] = (uint8_t)(value >> 24);
+}
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way up: how a rank reaches the one it joins through.
+ *
+ *   root             opens its door and gathers.
+ *   on its host      the others join through the root's local socket.
+ *   on other hosts   the first rank to come binds the host's leader socket and becomes the leader:
+ * it gathers its host and joins the root over TCP; the others join through it. direct           TCP
+ * to the root, no leader (WEFT_JOIN=direct, or where local sockets do not work).
+ *
+ * Nobody sleeps between steps: a rank waits for bytes. Only a root that is not there yet is dialled
+ * again, after 1 ms, doubling to 128 ms. A root known by several possible ports is dialled on all
+ * of them at once: only the right one shows the right job in its challenge, and only that one hears
+ * our hello.
+ */
+#include "control/start.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RETRY_FIRST_MS 1
+#define RETRY_DOUBLINGS 7 /* up to 128 ms */
+
+static void dial(struct weft_control_start *start, struct weft_control_attempt *attempt);
+
+static void schedule_retry(struct weft_control_start *start, struct weft_control_attempt *attempt)
+{
+    unsigned doublings = attempt->tries < RETRY_DOUBLINGS ? attempt->tries : RETRY_DOUBLINGS;
+    uint64_t at_ns = weft_clock_after_ms((uint64_t)RETRY_FIRST_MS << doublings);
+    attempt->tries++;
+    if (start->retry.at_ns > at_ns) {
+        weft_engine_timer_set(start->control->engine, &start->retry, at_ns);
+    }
+}
+
+static void retry_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_control_start *start = WEFT_CONTAINER_OF(timer, struct weft_control_start, retry);
+    (void)now_ns;
+    timer->at_ns = WEFT_NEVER;
+    for (unsigned i = 0; i < start->attempt_count && start->is_over == 0; i++) {
+        if (start->attempts[i].conn == NULL) {
+            dial(start, &start->attempts[i]);
+        }
+    }
+}
+
+static void where(const struct weft_control_start *start,
+                  const struct weft_control_attempt *attempt, char text[WEFT_NET_ADDR_TEXT_LEN])
+{
+    if (attempt->addr.ss_family == 0) {
+        snprintf(text, WEFT_NET_ADDR_TEXT_LEN, "the local socket of %s",
+                 start->spec.is_above_here ? "the root" : "this host's leader");
+    } else {
+        weft_net_addr_print(&attempt->addr, text);
+    }
+}
+
+/* May it go well later? Otherwise the start has failed. */
+static void attempt_failed(struct weft_control_start *start, struct weft_control_attempt *attempt,
+                           weft_status_t status, const char *why)
+{
+    char place[WEFT_NET_ADDR_TEXT_LEN];
+    bool is_late = status == WEFT_ERR_PEER; /* put out by a crowd at the door */
+    where(start, attempt, place);
+    if (!start->spec.is_above_up) {
+        is_late = is_late || status == WEFT_ERR_NETWORK || status == WEFT_ERR_MISMATCH;
+    }
+    if (start->attempt_count > 1) {
+        is_late = is_late || status == WEFT_ERR_PROTOCOL; /* somebody else's port */
+    }
+    if (is_late) {
+        snprintf(start->latest, sizeof(start->latest), "%s: %.160s", place, why);
+        schedule_retry(start, attempt);
+        return;
+    }
+    if (status == WEFT_ERR_NETWORK) {
+        weft_control_start_fail(
+            start->control, status, WEFT_WIRE_NO_RANK,
+            "cannot join at %s: %s; is the process that made the id still there?", place, why);
+    } else {
+        weft_control_start_fail(start->control, status, WEFT_WIRE_NO_RANK, "%s: %s", place, why);
+    }
+}
+
+/* Takes fd over: a connection to the one above, on which this rank says who it is. */
+static void join_on(struct weft_control_start *start, struct weft_control_attempt *attempt, int fd)
+{
+    uint8_t payload[WEFT_WIRE_MEMBER_MAX];
+    int left_ms = weft_clock_ms_until(start->spec.deadline_ns);
+    size_t len;
+    weft_status_t status;
+    start->me.timeout_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
+    start->me.leader = start->is_gatherer ? start->me.rank : WEFT_WIRE_NO_RANK;
+    len = weft_wire_member_encode(&start->me, payload, sizeof(payload));
+    status =
+        weft_net_conn_open(start->control->engine, fd, &start->control->self, WEFT_WIRE_JOIN,
+                           payload, len, &weft_control_conn_ops, start->control, &attempt->conn);
+    if (status != WEFT_OK) {
+        weft_control_start_fail(start->control, status, start->me.rank, "%s", weft_error_text());
+        return;
+    }
+    attempt->conn->tag = ROLE_UP;
+}
+
+static void dial(struct weft_control_start *start, struct weft_control_attempt *attempt)
+{
+    int fd = -1;
+    bool is_local = attempt->addr.ss_family == 0;
+    weft_status_t status =
+        is_local ? weft_net_connect_local(start->spec.above_local, start->spec.deadline_ns, &fd)
+                 : weft_net_connect(&attempt->addr, &fd);
+    if (status == WEFT_OK) {
+        join_on(start, attempt, fd);
+    } else {
+        attempt_failed(start, attempt, status,
+                       is_local && status == WEFT_ERR_NETWORK ? "nobody listens"
+                                                              : weft_error_text());
+    }
+}
+
+struct weft_control_attempt *weft_control_join_attempt(struct weft_control_start *start,
+                                                       struct weft_net_conn *conn)
+{
+    for (unsigned i = 0; i < start->attempt_count; i++) {
+        if (start->attempts[i].conn == conn) {
+            return &start->attempts[i];
+        }
+    }
+    return NULL;
+}
+
+void weft_control_join_lost(struct weft_control_start *start, struct weft_net_conn *conn,
+                            weft_status_t status, const char *why)
+{
+    struct weft_control_attempt *attempt = weft_control_join_attempt(start, conn);
+    char peer[WEFT_NET_ADDR_TEXT_LEN];
+    bool was_joined = start->first == conn;
+    uint32_t rank = conn->peer_rank;
+    char words[TEXT_LEN];
+    memcpy(peer, conn->peer_text, sizeof(peer));
+    snprintf(words, sizeof(words), "%s", why);
+    weft_net_conn_close(conn);
+    if (attempt != NULL) {
+        attempt->conn = NULL;
+    }
+    if (was_joined) {
+        start->first = NULL;
+    }
+    if (start->has_answer || attempt == NULL) {
+        return;
+    }
+    if (was_joined) {
+        weft_control_start_fail(start->control, WEFT_ERR_PEER, rank,
+                                "rank %u (%s) %s during the start", rank, peer, words);
+    } else {
+        attempt_failed(start, attempt, status, words);
+    }
+}
+
+static weft_status_t serve(struct weft_control_start *start, int fd,
+                           struct weft_net_acceptor **acceptor_p)
+{
+    struct weft_control *control = start->control;
+    return weft_net_acceptor_open(control->engine, fd, &control->self,
+                                  (uint64_t)control->params->number[WEFT_PARAM_HANDSHAKE_TIMEOUT],
+                                  &weft_control_conn_ops, control, acceptor_p);
+}
+
+/* In a job that may need tree parents besides root and leaders every rank opens its ears before it
+ * joins. */
+static weft_status_t open_ears(struct weft_control_start *start, bool is_over_tcp)
+{
+    struct weft_control *control = start->control;
+    const struct weft_control_spec *spec = &start->spec;
+    struct weft_control_door door;
+    char name[WEFT_WIRE_NAME_LEN];
+    bool needs_tcp = is_over_tcp && spec->listen_addr.ss_family != 0;
+    weft_status_t status;
+    if ((int64_t)control->self.ranks - 1 <= control->params->number[WEFT_PARAM_TREE_DEGREE]) {
+        return WEFT_OK;
+    }
+    weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "rank",
+                         control->self.rank, name);
+    status = weft_control_door_open(needs_tcp ? &spec->listen_addr : NULL,
+                                    control->params->text[WEFT_PARAM_PORT_RANGE], name, &door);
+    if (status == WEFT_ERR_BUSY) {
+        return weft_fail(WEFT_ERR_DUPLICATE, "rank %u already runs on this host",
+                         control->self.rank);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    start->me.addr = door.addr;
+    status = serve(start, door.local, &start->own);
+    if (status != WEFT_OK) {
+        weft_fd_close(door.tcp);
+        return status;
+    }
+    return needs_tcp ? serve(start, door.tcp, &start->tcp) : WEFT_OK;
+}
+
+static weft_status_t open_served_door(struct weft_control_start *start)
+{
+    struct weft_control_door *door = start->spec.door;
+    weft_status_t status = WEFT_OK;
+    start->me.addr = door->addr;
+    start->keeps_local = door->is_inherited;
+    if (door->tcp >= 0) {
+        status = serve(start, door->tcp, &start->tcp);
+        door->tcp = -1;
+    }
+    if (status == WEFT_OK && door->local >= 0) {
+        status = serve(start, door->local, &start->local);
+        door->local = -1;
+    }
+    return status == WEFT_OK ? weft_control_gather_open(start) : status;
+}
+
+static void attempt_add(struct weft_control_start *start, const struct sockaddr_storage *addr)
+{
+    struct weft_control_attempt *attempt = &start->attempts[start->attempt_count++];
+    memset(attempt, 0, sizeof(*attempt));
+    if (addr != NULL) {
+        attempt->addr = *addr;
+    }
+}
+
+/* By a local socket: the root's, or this host's leader's. fd -1: it is not there yet. */
+static weft_status_t go_local(struct weft_control_start *start, int fd)
+{
+    weft_status_t status = start->is_gatherer ? WEFT_OK : open_ears(start, false);
+    if (status != WEFT_OK) {
+        weft_fd_close(fd);
+        return status;
+    }
+    attempt_add(start, NULL);
+    if (fd >= 0) {
+        join_on(start, &start->attempts[0], fd);
+    } else {
+        schedule_retry(start, &start->attempts[0]);
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t go_direct(struct weft_control_start *start)
+{
+    weft_status_t status = start->is_gatherer ? WEFT_OK : open_ears(start, true);
+    for (unsigned i = 0; i < start->spec.above_count; i++) {
+        attempt_add(start, &start->spec.above[i]);
+    }
+    for (unsigned i = 0; status == WEFT_OK && i < start->attempt_count && start->is_over == 0;
+         i++) {
+        dial(start, &start->attempts[i]);
+    }
+    return status;
+}
+
+/* Joins through whoever is this host's leader, or becomes it. */
+static weft_status_t go_by_leader(struct weft_control_start *start)
+{
+    struct weft_control *control = start->control;
+    char name[WEFT_WIRE_NAME_LEN];
+    int fd = -1;
+    weft_status_t status;
+    weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "leader", 0,
+                         name);
+    do {
+        status = weft_net_connect_local(name, start->spec.deadline_ns, &fd);
+        if (status == WEFT_OK) {
+            memcpy(start->spec.above_local, name, sizeof(name));
+            start->spec.is_above_here = false;
+            return go_local(start, fd);
+        }
+        /* Nobody there: lead. Somebody bound it in between: join it, as soon as it listens. */
+        status = status == WEFT_ERR_NETWORK ? weft_net_listen_local(name, &fd) : status;
+    } while (status == WEFT_ERR_BUSY && weft_clock_ns() < start->spec.deadline_ns);
+    if (status == WEFT_OK) {
+        status = serve(start, fd, &start->local);
+        status = status == WEFT_OK ? open_ears(start, true) : status;
+        status = status == WEFT_OK ? weft_control_gather_open(start) : status;
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    /* Also when the socket belongs to another user: the network is always there. */
+    return go_direct(start);
+}
+
+weft_status_t weft_control_join(struct weft_control_start *start)
+{
+    const struct weft_control_spec *spec = &start->spec;
+    int fd = -1;
+    weft_engine_timer_open(&start->retry, retry_fired);
+    if (spec->door != NULL) {
+        weft_status_t status = open_served_door(start);
+        if (status != WEFT_OK || spec->is_root) {
+            return status;
+        }
+    }
+    if (spec->join == WEFT_JOIN_DIRECT && spec->above_count > 0) {
+        return go_direct(start);
+    }
+    if (spec->above_local[0] != '\0' &&
+        weft_net_connect_local(spec->above_local, spec->deadline_ns, &fd) == WEFT_OK) {
+        return go_local(start, fd);
+    }
+    if (spec->is_above_here) {
+        return go_local(start, -1); /* it is only late */
+    }
+    return start->is_gatherer ? go_direct(start) : go_by_leader(start);
+}
+
+void weft_control_join_close(struct weft_control_start *start)
+{
+    weft_engine_timer_cancel(start->control->engine, &start->retry);
+    for (unsigned i = 0; i < start->attempt_count; i++) {
+        weft_net_conn_close(start->attempts[i].conn);
+    }
+    weft_net_acceptor_close(start->tcp);
+    weft_net_acceptor_close(start->own);
+    if (start->local != NULL && start->keeps_local) {
+        weft_net_acceptor_release(start->local);
+    } else {
+        weft_net_acceptor_close(start->local);
+    }
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The start, as one rank sees it: it goes up (join.c), gathers others if it is root or leader
+ * (gather.c), and when the table comes takes its place in the tree (place.c). This file holds the
+ * pieces together: what connections tell, what frames mean during a start, and the two ends,
+ * success and failure.
+ */
+#include "control/start.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void over(struct weft_control_start *start)
+{
+    atomic_store_explicit(&start->is_over, 1, memory_order_release);
+    weft_engine_completed(start->control->engine);
+}
+
+void weft_control_start_over(struct weft_control_start *start)
+{
+    if (start->is_over == 0) {
+        start->status = WEFT_OK;
+        over(start);
+    }
+}
+
+/* First failure wins; those who joined through us hear the same words. */
+void weft_control_start_fail(struct weft_control *control, weft_status_t status, uint32_t rank,
+                             const char *fmt, ...)
+{
+    struct weft_control_start *start = control->start;
+    va_list args;
+    (void)rank;
+    if (start->is_over != 0) {
+        return;
+    }
+    start->status = status;
+    va_start(args, fmt);
+    vsnprintf(start->text, sizeof(start->text), fmt, args);
+    va_end(args);
+    over(start);
+    weft_control_gather_fail(start);
+}
+
+/* ---- what comes down ---- */
+
+static void take_table(struct weft_control_start *start, struct weft_net_conn *conn,
+                       const struct weft_wire_frame *frame, const uint8_t *payload)
+{
+    struct weft_control *control = start->control;
+    struct weft_control_attempt *attempt = weft_control_join_attempt(start, conn);
+    weft_status_t status = weft_wire_table_decode(payload, frame->len, &control->table);
+    if (status == WEFT_OK && control->table.ranks != control->self.ranks) {
+        status = weft_fail(WEFT_ERR_PROTOCOL, "the table is for %u ranks", control->table.ranks);
+    }
+    if (status == WEFT_OK) {
+        start->table_len = frame->len;
+        start->table_bytes = malloc(frame->len);
+        status = start->table_bytes != NULL ? WEFT_OK
+                                            : weft_fail(WEFT_ERR_MEMORY, "no memory for the table");
+    }
+    if (status != WEFT_OK) {
+        weft_control_start_fail(control, status, conn->peer_rank, "%s", weft_error_text());
+        return;
+    }
+    memcpy(start->table_bytes, payload, frame->len);
+    control->parent = conn;
+    conn->tag = ROLE_PARENT;
+    if (attempt != NULL) { /* the first connection stays, as the tree's */
+        attempt->conn = NULL;
+        start->first = NULL;
+        start->has_answer = true;
+    }
+    weft_control_place(start);
+}
+
+static void take_answer(struct weft_control_start *start, const struct weft_wire_frame *frame,
+                        const uint8_t *payload)
+{
+    struct weft_control *control = start->control;
+    struct weft_wire_answer answer;
+    struct sockaddr_storage addr;
+    char name[WEFT_WIRE_NAME_LEN];
+    int fd = -1;
+    weft_status_t status = weft_wire_answer_decode(payload, frame->len, &answer);
+    if (status == WEFT_OK && answer.is_local) {
+        weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "rank",
+                             answer.parent, name);
+        status = weft_net_connect_local(name, start->spec.deadline_ns, &fd);
+    } else if (status == WEFT_OK) {
+        status = weft_net_addr_from_wire(&answer.addr, &addr);
+        status = status == WEFT_OK ? weft_net_connect(&addr, &fd) : status;
+    }
+    if (status == WEFT_OK) {
+        start->has_answer = true;
+        status = weft_net_conn_open(control->engine, fd, &control->self, WEFT_WIRE_ATTACH, NULL, 0,
+                                    &weft_control_conn_ops, control, &control->parent);
+    }
+    if (status != WEFT_OK) {
+        weft_control_start_fail(control, status, answer.parent, "cannot attach to rank %u: %s",
+                                answer.parent, weft_error_text());
+        return;
+    }
+    control->parent->tag = ROLE_PARENT;
+}
+
+static void take_reject(struct weft_control_start *start, const struct weft_wire_frame *frame,
+                        const uint8_t *payload)
+{
+    struct weft_wire_notice notice;
+    if (weft_wire_notice_decode(payload, frame->len, &notice) == WEFT_OK) {
+        weft_control_start_fail(start->control, notice.status, notice.rank, "%s", notice.text);
+    }
+}
+
+static void start_frame(struct weft_control_start *start, struct weft_net_conn *conn,
+                        const struct weft_wire_frame *frame, const uint8_t *payload)
+{
+    bool is_from_above = conn->tag == ROLE_UP || conn->tag == ROLE_PARENT;
+    bool is_for_me = frame->dst == start->me.rank || frame->dst == WEFT_WIRE_NO_RANK;
+    if (is_from_above && !is_for_me && start->is_gatherer) {
+        weft_control_gather_forward(start, frame, payload);
+    } else if (is_from_above && frame->type == WEFT_WIRE_TABLE && start->table_bytes == NULL) {
+        take_table(start, conn, frame, payload);
+    } else if (is_from_above && frame->type == WEFT_WIRE_ANSWER && !start->has_answer) {
+        take_answer(start, frame, payload);
+    } else if (is_from_above && frame->type == WEFT_WIRE_REJECT) {
+        take_reject(start, frame, payload);
+    } else if (conn->tag == ROLE_ARRIVAL && frame->type == WEFT_WIRE_MEMBERS &&
+               start->table_bytes == NULL) {
+        weft_control_gather_members(start, conn, payload, frame->len);
+    } else if (conn->tag == ROLE_ARRIVAL && frame->type == WEFT_WIRE_REPORT) {
+        take_reject(start, frame, payload);
+    } else if (start->table_bytes != NULL && conn->tag != ROLE_ARRIVAL) {
+        /* A child or the parent has started already and is ahead of us. */
+        weft_control_arrived(start->control, conn, frame, payload);
+    } else {
+        weft_control_start_fail(start->control, WEFT_ERR_PROTOCOL, conn->peer_rank,
+                                "rank %u (%s) sent a frame of type %u during the start",
+                                conn->peer_rank, conn->peer_text, frame->type);
+    }
+}
+
+/* ---- what connections tell ---- */
+
+static void on_hello(struct weft_net_conn *conn)
+{
+    struct weft_control *control = conn->owner;
+    if (control->start == NULL || control->start->is_over != 0) {
+        weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "the start is over");
+    } else if (conn->purpose == WEFT_WIRE_JOIN && control->start->is_gatherer) {
+        weft_control_gather_hello(control->start, conn);
+    } else if (conn->purpose == WEFT_WIRE_ATTACH) {
+        weft_control_place_attached(control->start, conn);
+    } else {
+        weft_net_conn_refuse(conn, WEFT_ERR_PROTOCOL, "this listener is for starting a job");
+    }
+}
+
+static void on_opened(struct weft_net_conn *conn)
+{
+    struct weft_control *control = conn->owner;
+    if (control->start != NULL && conn->tag == ROLE_UP) {
+        control->start->first = conn;
+        weft_control_gather_up_opened(control->start);
+    }
+}
+
+static void on_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
+                     const uint8_t *payload)
+{
+    struct weft_control *control = conn->owner;
+    if (control->start != NULL && control->start->is_over == 0) {
+        start_frame(control->start, conn, frame, payload);
+    } else if (conn->tag != ROLE_PARTING) {
+        weft_control_arrived(control, conn, frame, payload);
+    }
+}
+
+static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char *why)
+{
+    struct weft_control *control = conn->owner;
+    struct weft_control_start *start = control->start;
+    if (conn->tag == ROLE_PARTING) {
+        weft_list_remove(&conn->node);
+        weft_net_conn_close(conn);
+    } else if (start != NULL && conn->tag == ROLE_UP) {
+        weft_control_join_lost(start, conn, status, why);
+    } else if (start != NULL && (conn->tag == ROLE_ARRIVAL || conn->tag == ROLE_ATTACHED)) {
+        weft_control_gather_lost(start, conn, why);
+    } else if (start != NULL && start->is_over == 0) {
+        weft_control_start_fail(control, status, conn->peer_rank,
+                                "rank %u (%s): %s during the start", conn->peer_rank,
+                                conn->peer_text, why);
+        weft_control_neighbour_lost(control, conn, status, why);
+    } else {
+        weft_control_neighbour_lost(control, conn, status, why);
+    }
+}
+
+const struct weft_net_conn_ops weft_control_conn_ops = {
+    .hello = on_hello,
+    .opened = on_opened,
+    .frame = on_frame,
+    .lost = on_lost,
+};
+
+/* ---- opening and closing ---- */
+
+static weft_status_t start_new(const struct weft_control_spec *spec, struct weft_control *control)
+{
+    struct weft_control_start *start = calloc(1, sizeof(*start));
+    if (start == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory to start");
+    }
+    start->control = control;
+    start->spec = *spec;
+    weft_list_open(&start->arrivals);
+    weft_list_open(&start->attached);
+    weft_list_open(&start->leaders);
+    weft_engine_timer_open(&start->deadline, NULL);
+    start->me.rank = spec->self.rank;
+    start->me.ranks = spec->self.ranks;
+    start->me.pid = (uint32_t)getpid();
+    start->me.timeout_ms = spec->timeout_ms;
+    snprintf(start->me.host, sizeof(start->me.host), "%s", spec->host);
+    control->start = start;
+    return weft_params_agreed(spec->params, start->me.settings, sizeof(start->me.settings));
+}
+
+static void close_list(struct weft_list *list)
+{
+    while (!weft_list_is_empty(list)) {
+        struct weft_net_conn *conn = WEFT_CONTAINER_OF(list->next, struct weft_net_conn, node);
+        weft_list_remove(&conn->node);
+        weft_net_conn_close(conn);
+    }
+}
+
+static void start_free(struct weft_control *control)
+{
+    struct weft_control_start *start = control->start;
+    weft_control_join_close(start);
+    close_list(&start->arrivals);
+    close_list(&start->attached);
+    weft_control_gather_close(start);
+    free(start);
+    control->start = NULL;
+}
+
+/* Our own deadline: nobody above told us why. */
+static weft_status_t timed_out(const struct weft_control_start *start)
+{
+    const char *advice = "is the process that made the id creating its communicator?";
+    if (start->latest[0] != '\0') {
+        return weft_fail(WEFT_ERR_TIMEOUT, "rank %u could not join within %u ms; %s",
+                         start->me.rank, start->spec.timeout_ms, start->latest);
+    }
+    if (start->table_bytes != NULL) {
+        return weft_fail(WEFT_ERR_TIMEOUT,
+                         "rank %u: %u of %u tree children did not attach within %u ms",
+                         start->me.rank, start->control->child_count - start->children_ready,
+                         start->control->child_count, start->spec.timeout_ms);
+    }
+    return weft_fail(WEFT_ERR_TIMEOUT,
+                     "rank %u joined, but the root did not answer within %u ms; %s", start->me.rank,
+                     start->spec.timeout_ms, advice);
+}
+
+static weft_status_t run_start(struct weft_control *control)
+{
+    struct weft_control_start *start = control->start;
+    weft_status_t status;
+    weft_engine_lock(control->engine);
+    status = weft_control_join(start);
+    weft_engine_unlock(control->engine);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (weft_engine_wait(control->engine, &start->is_over, start->spec.deadline_ns) != WEFT_OK) {
+        return timed_out(start);
+    }
+    return start->status == WEFT_OK ? WEFT_OK : weft_fail(start->status, "%s", start->text);
+}
+
+/* One group, or two ranks that joined directly from the same address of the same host. */
+bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b)
+{
+    const struct weft_wire_group *left = &control->table.group[control->table.group_of[a]];
+    const struct weft_wire_group *right = &control->table.group[control->table.group_of[b]];
+    return left == right ||
+           (strcmp(left->host, right->host) == 0 && left->addr.family == right->addr.family &&
+            memcmp(left->addr.bytes, right->addr.bytes, sizeof(left->addr.bytes)) == 0);
+}
+
+static unsigned ranks_on_this_host(const struct weft_control *control)
+{
+    unsigned count = 0;
+    for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
+        count += weft_control_is_same_host(control, control->self.rank, rank);
+    }
+    return count;
+}
+
+weft_status_t weft_control_open(const struct weft_control_spec *spec,
+                                struct weft_control **control_p)
+{
+    struct weft_control *control = calloc(1, sizeof(*control));
+    weft_status_t status;
+    if (control == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for the control plane");
+    }
+    control->engine = spec->engine;
+    control->params = spec->params;
+    control->self = spec->self;
+    control->parent_rank = WEFT_WIRE_NO_RANK;
+    weft_list_open(&control->parting);
+    weft_list_open(&control->channels);
+    weft_list_open(&control->early);
+    weft_engine_timer_open(&control->news, weft_control_news_fire);
+    weft_engine_timer_open(&control->heart, NULL);
+    status = start_new(spec, control);
+    if (status == WEFT_OK) {
+        status = run_start(control);
+    }
+    weft_engine_lock(control->engine);
+    if (control->start != NULL) {
+        start_free(control);
+    }
+    if (status == WEFT_OK) {
+        weft_engine_set_load(control->engine, ranks_on_this_host(control));
+        status = weft_control_heart_open(control);
+    }
+    weft_engine_unlock(control->engine);
+    if (status != WEFT_OK) {
+        control->is_closing = true;
+        weft_control_close(control);
+        return status;
+    }
+    *control_p = control;
+    return WEFT_OK;
+}
+
+/* Everything queued leaves, or half a second passes. */
+static void flush(struct weft_control *control)
+{
+    uint64_t deadline_ns = weft_clock_after_ms(500);
+    const _Atomic uint32_t never = 0;
+    bool is_queued = true;
+    while (is_queued && weft_clock_ns() < deadline_ns) {
+        weft_engine_lock(control->engine);
+        is_queued = control->parent != NULL && weft_net_conn_queued(control->parent) > 0;
+        for (uint32_t i = 0; i < control->child_count; i++) {
+            is_queued |= control->children[i].conn != NULL &&
+                         weft_net_conn_queued(control->children[i].conn) > 0;
+        }
+        weft_engine_unlock(control->engine);
+        if (is_queued) {
+            weft_engine_wait(control->engine, &never, weft_clock_after_ms(1));
+        }
+    }
+}
+
+static void say_bye(struct weft_control *control)
+{
+    struct weft_wire_frame frame = {
+        .type = WEFT_WIRE_BYE, .src = control->self.rank, .dst = WEFT_WIRE_NO_RANK};
+    weft_engine_lock(control->engine);
+    control->is_closing = true;
+    weft_control_news_flush(control);
+    if (control->parent != NULL) {
+        weft_net_conn_send(control->parent, &frame, NULL, 0);
+    }
+    weft_control_flood(control, &frame, NULL, 0);
+    weft_engine_unlock(control->engine);
+    flush(control);
+}
+
+void weft_control_close(struct weft_control *control)
+{
+    if (control == NULL) {
+        return;
+    }
+    if (!control->is_closing) {
+        say_bye(control);
+    }
+    weft_engine_lock(control->engine);
+    weft_control_heart_close(control);
+    weft_engine_timer_cancel(control->engine, &control->news);
+    weft_net_conn_close(control->parent);
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        weft_net_conn_close(control->children[i].conn);
+    }
+    close_list(&control->parting);
+    weft_control_early_close(control);
+    weft_engine_unlock(control->engine);
+    weft_control_tree_close(&control->tree);
+    weft_wire_table_close(&control->table);
+    free(control->watches);
+    free(control->children);
+    free(control->closed);
+    free(control->is_gone);
+    free(control);
+}
+
+const struct weft_wire_table *weft_control_table(const struct weft_control *control)
+{
+    return &control->table;
+}
+
+void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
+                            size_t room)
+{
+    const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
+    snprintf(text, room, "rank %u (pid %u on %s)", rank, control->table.pid[rank], group->host);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The background thread: one per process, from the first engine to the last. It serves engines that
+ * nobody drives, so that heartbeats, verdicts and strangers are served while the application
+ * computes.
+ *
+ * It sleeps in an epoll of the engines' epolls, each armed for one event. When an event comes while
+ * a driver is at work it steps back: the engine stays unarmed and is looked at again after a nap (1
+ * ms, doubling to 16 ms while the driver stays), so that a driven engine costs no double wake-ups.
+ * Once nobody has driven for 100 µs it drives the engine itself and arms it again.
+ */
+#include "engine/internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#define IDLE_NS UINT64_C(100000)
+#define NAP_MS 1
+#define NAP_DOUBLINGS 4
+#define ROUNDS 16 /* then other engines have their turn */
+
+static struct {
+    pthread_mutex_t life; /* held while the thread is started or ended; the thread never takes it */
+    pthread_mutex_t lock; /* what follows; the thread holds it while it serves */
+    pthread_t thread;
+    int epfd; /* -1: no thread */
+    bool is_stopping;
+    struct weft_list engines;
+    uint32_t generation; /* a forked child has no thread */
+} background = {.life = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .epfd = -1};
+
+static void arm(struct weft_engine *engine)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = engine};
+    atomic_store(&engine->armed, 1);
+    epoll_ctl(background.epfd, EPOLL_CTL_MOD, engine->epfd, &event);
+    /* As in weft_engine_post(): a task pushed before `armed` was seen must not wait for a bell. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static bool is_driven(struct weft_engine *engine)
+{
+    return atomic_load(&engine->drivers) != 0 ||
+           weft_clock_ns() - atomic_load(&engine->driven_ns) < IDLE_NS;
+}
+
+/* Until when may the thread sleep as far as this engine is concerned? */
+static uint64_t serve(struct weft_engine *engine, uint64_t now_ns)
+{
+    if (is_driven(engine)) {
+        unsigned doublings =
+            engine->background_naps < NAP_DOUBLINGS ? engine->background_naps : NAP_DOUBLINGS;
+        engine->background_naps++;
+        return now_ns + ((NAP_MS * WEFT_NS_PER_MS) << doublings);
+    }
+    engine->background_naps = 0;
+    if (pthread_mutex_trylock(&engine->lock) == 0) {
+        for (int i = 0; i < ROUNDS && weft_engine_round(engine); i++) {
+        }
+        pthread_mutex_unlock(&engine->lock);
+    }
+    arm(engine);
+    if (!weft_queue_is_empty(&engine->tasks)) {
+        atomic_store(&engine->armed, 0);
+        return now_ns;
+    }
+    return atomic_load(&engine->next_timer_ns);
+}
+
+/* An engine may have left since its event was fetched: only those still listed are touched. */
+static bool has_event(const struct weft_engine *engine, const struct epoll_event *events, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr == engine) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t serve_all(const struct epoll_event *events, int count)
+{
+    uint64_t now_ns = weft_clock_ns();
+    uint64_t wake_ns = WEFT_NEVER;
+    for (struct weft_list *node = background.engines.next; node != &background.engines;
+         node = node->next) {
+        struct weft_engine *engine = WEFT_CONTAINER_OF(node, struct weft_engine, background_node);
+        uint64_t next = atomic_load(&engine->next_timer_ns);
+        if (has_event(engine, events, count)) {
+            atomic_store(&engine->armed, 0);
+        }
+        if (atomic_load(&engine->armed) == 0 || next <= now_ns) {
+            next = serve(engine, now_ns);
+        }
+        wake_ns = next < wake_ns ? next : wake_ns;
+    }
+    return wake_ns;
+}
+
+static void *background_main(void *unused)
+{
+    struct epoll_event events[16];
+    uint64_t wake_ns = 0;
+    (void)unused;
+    for (;;) {
+        int count = epoll_wait(background.epfd, events, WEFT_COUNT_OF(events),
+                               weft_clock_ms_until(wake_ns));
+        pthread_mutex_lock(&background.lock);
+        if (background.is_stopping) {
+            pthread_mutex_unlock(&background.lock);
+            return NULL;
+        }
+        wake_ns = serve_all(events, count > 0 ? count : 0);
+        pthread_mutex_unlock(&background.lock);
+    }
+}
+
+/* Signals are the application's business. */
+static int start_thread(void)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    int error;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 256 << 10);
+    error = pthread_create(&background.thread, &attr, background_main, NULL);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static weft_status_t open_thread(void)
+{
+    int error;
+    background.epfd = epoll_create1(EPOLL_CLOEXEC);
+    if (background.epfd < 0) {
+        return weft_fail_errno("epoll_create1");
+    }
+    weft_fd_own(background.epfd);
+    weft_list_open(&background.engines);
+    background.is_stopping = false;
+    error = start_thread();
+    if (error != 0) {
+        weft_fd_close(background.epfd);
+        background.epfd = -1;
+        errno = error;
+        return weft_fail_errno("cannot start the background thread");
+    }
+    return WEFT_OK;
+}
+
+/* A forked child inherits the bookkeeping but not the thread. */
+static void forget_parent(void)
+{
+    uint32_t generation = weft_process_generation();
+    if (background.generation != generation) {
+        background.generation = generation;
+        background.epfd = -1;
+    }
+}
+
+static void wake_thread(struct weft_engine *engine)
+{
+    const uint64_t one = 1;
+    if (write(engine->doorbell, &one, sizeof(one)) < 0) {
+        weft_log(engine, ERROR, "cannot ring the doorbell, errno %d", errno);
+    }
+    arm(engine);
+}
+
+weft_status_t weft_background_join(struct weft_engine *engine)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = engine};
+    weft_status_t status = WEFT_OK;
+    bool is_first;
+    pthread_mutex_lock(&background.life);
+    pthread_mutex_lock(&background.lock);
+    forget_parent();
+    is_first = background.epfd < 0;
+    if (is_first) {
+        status = open_thread();
+    }
+    if (status == WEFT_OK && epoll_ctl(background.epfd, EPOLL_CTL_ADD, engine->epfd, &event) != 0) {
+        status = weft_fail_errno("epoll_ctl(add)");
+    }
+    if (status == WEFT_OK) {
+        weft_list_append(&background.engines, &engine->background_node);
+        if (!is_first) {
+            wake_thread(engine); /* its timers are not known there yet */
+        }
+    }
+    pthread_mutex_unlock(&background.lock);
+    pthread_mutex_unlock(&background.life);
+    return status;
+}
+
+/* true: that was the last engine, and the thread is on its way out */
+static bool leave_list(struct weft_engine *engine)
+{
+    bool is_last = false;
+    pthread_mutex_lock(&background.lock);
+    if (!weft_list_is_empty(&engine->background_node)) {
+        weft_list_remove(&engine->background_node);
+        is_last = weft_list_is_empty(&background.engines);
+        if (is_last) {
+            background.is_stopping = true;
+            wake_thread(engine);
+        } else {
+            epoll_ctl(background.epfd, EPOLL_CTL_DEL, engine->epfd, NULL);
+        }
+    }
+    pthread_mutex_unlock(&background.lock);
+    return is_last;
+}
+
+void weft_background_leave(struct weft_engine *engine)
+{
+    pthread_mutex_lock(&background.life);
+    if (leave_list(engine)) {
+        pthread_join(background.thread, NULL);
+        weft_fd_close(background.epfd);
+        background.epfd = -1;
+    }
+    pthread_mutex_unlock(&background.life);
+}

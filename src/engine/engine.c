@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sources, timers, tasks and the poll round.
+ *
+ * A round runs tasks, then due timers, then whatever epoll reports, and never blocks. Sources may
+ * be removed by the handlers of the same round: the batch is then searched for events that are
+ * still to be delivered, so that a handler never sees a source that is gone.
+ */
+#include "engine/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void bell_ready(struct weft_engine_source *source, uint32_t events)
+{
+    uint64_t rings;
+    (void)events;
+    /* Only empties the counter: the tasks it announces are run by the round itself. */
+    if (read(source->fd, &rings, sizeof(rings)) < 0) {
+        return;
+    }
+}
+
+weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engine **engine_p)
+{
+    struct weft_engine *engine = calloc(1, sizeof(*engine));
+    weft_status_t status;
+    if (engine == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for an engine");
+    }
+    engine->epfd = epoll_create1(EPOLL_CLOEXEC);
+    if (engine->epfd < 0) {
+        status = weft_fail_errno("epoll_create1");
+        goto err_free;
+    }
+    weft_fd_own(engine->epfd);
+    engine->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine->doorbell < 0) {
+        status = weft_fail_errno("eventfd");
+        goto err_epoll;
+    }
+    weft_fd_own(engine->doorbell);
+    pthread_mutex_init(&engine->lock, NULL);
+    weft_list_open(&engine->timers);
+    weft_list_open(&engine->background_node);
+    weft_queue_open(&engine->tasks);
+    atomic_store(&engine->next_timer_ns, WEFT_NEVER);
+    engine->cpus = cpus;
+    engine->spin_us = spin_us;
+    weft_engine_set_load(engine, cpus + 1);
+    engine->bell_source.ready = bell_ready;
+    status = weft_engine_add(engine, &engine->bell_source, engine->doorbell, EPOLLIN);
+    if (status != WEFT_OK) {
+        goto err_bell;
+    }
+    *engine_p = engine;
+    return WEFT_OK;
+err_bell:
+    pthread_mutex_destroy(&engine->lock);
+    weft_fd_close(engine->doorbell);
+err_epoll:
+    weft_fd_close(engine->epfd);
+err_free:
+    free(engine);
+    return status;
+}
+
+void weft_engine_close(struct weft_engine *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    pthread_mutex_destroy(&engine->lock);
+    weft_fd_close(engine->doorbell);
+    weft_fd_close(engine->epfd);
+    free(engine);
+}
+
+struct weft_counters *weft_engine_counters(struct weft_engine *engine)
+{
+    return &engine->counters;
+}
+
+void weft_engine_lock(struct weft_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+}
+
+void weft_engine_unlock(struct weft_engine *engine)
+{
+    pthread_mutex_unlock(&engine->lock);
+}
+
+weft_status_t weft_engine_add(struct weft_engine *engine, struct weft_engine_source *source, int fd,
+                              uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+    source->fd = fd;
+    source->events = events;
+    if (epoll_ctl(engine->epfd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        source->fd = -1;
+        return weft_fail_errno("epoll_ctl(add)");
+    }
+    return WEFT_OK;
+}
+
+void weft_engine_want(struct weft_engine *engine, struct weft_engine_source *source,
+                      uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+    if (source->fd < 0 || source->events == events) {
+        return;
+    }
+    source->events = events;
+    if (epoll_ctl(engine->epfd, EPOLL_CTL_MOD, source->fd, &event) != 0) {
+        weft_log(engine, ERROR, "epoll_ctl(mod) of descriptor %d failed, errno %d", source->fd,
+                 errno);
+    }
+}
+
+void weft_engine_remove(struct weft_engine *engine, struct weft_engine_source *source)
+{
+    if (source->fd < 0) {
+        return;
+    }
+    epoll_ctl(engine->epfd, EPOLL_CTL_DEL, source->fd, NULL);
+    source->fd = -1;
+    for (int i = engine->batch_next; i < engine->batch_len; i++) {
+        if (engine->batch[i].data.ptr == source) {
+            engine->batch[i].data.ptr = NULL;
+        }
+    }
+}
+
+/* ---- timers: few per engine, so a list and its minimum ---- */
+
+static void update_next_timer(struct weft_engine *engine)
+{
+    uint64_t next = WEFT_NEVER;
+    for (struct weft_list *node = engine->timers.next; node != &engine->timers; node = node->next) {
+        const struct weft_engine_timer *timer =
+            WEFT_CONTAINER_OF(node, struct weft_engine_timer, node);
+        next = timer->at_ns < next ? timer->at_ns : next;
+    }
+    atomic_store(&engine->next_timer_ns, next);
+}
+
+void weft_engine_timer_open(struct weft_engine_timer *timer,
+                            void (*fire)(struct weft_engine_timer *, uint64_t now_ns))
+{
+    timer->fire = fire;
+    timer->at_ns = WEFT_NEVER;
+    weft_list_open(&timer->node);
+}
+
+void weft_engine_timer_set(struct weft_engine *engine, struct weft_engine_timer *timer,
+                           uint64_t at_ns)
+{
+    weft_list_remove(&timer->node);
+    timer->at_ns = at_ns;
+    weft_list_append(&engine->timers, &timer->node);
+    update_next_timer(engine);
+}
+
+void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_timer *timer)
+{
+    if (weft_list_is_empty(&timer->node)) {
+        return;
+    }
+    weft_list_remove(&timer->node);
+    update_next_timer(engine);
+}
+
+static bool run_timers(struct weft_engine *engine)
+{
+    uint64_t next = atomic_load_explicit(&engine->next_timer_ns, memory_order_relaxed);
+    uint64_t now_ns;
+    bool has_fired = false;
+    if (next == WEFT_NEVER) {
+        return false;
+    }
+    now_ns = weft_clock_ns();
+    while (atomic_load_explicit(&engine->next_timer_ns, memory_order_relaxed) <= now_ns) {
+        struct weft_list *node = engine->timers.next;
+        struct weft_engine_timer *timer;
+        while (WEFT_CONTAINER_OF(node, struct weft_engine_timer, node)->at_ns > now_ns) {
+            node = node->next;
+        }
+        timer = WEFT_CONTAINER_OF(node, struct weft_engine_timer, node);
+        weft_engine_timer_cancel(engine, timer);
+        timer->fire(timer, now_ns);
+        has_fired = true;
+    }
+    return has_fired;
+}
+
+/* ---- the round ---- */
+
+static bool run_tasks(struct weft_engine *engine)
+{
+    bool has_run = false;
+    struct weft_queue_node *node;
+    while ((node = weft_queue_pop(&engine->tasks)) != NULL) {
+        struct weft_engine_task *task = WEFT_CONTAINER_OF(node, struct weft_engine_task, node);
+        task->run(task);
+        has_run = true;
+    }
+    return has_run;
+}
+
+bool weft_engine_round(struct weft_engine *engine)
+{
+    bool has_moved = run_tasks(engine);
+    has_moved |= run_timers(engine);
+    engine->batch_len = epoll_wait(engine->epfd, engine->batch, WEFT_ENGINE_BATCH, 0);
+    for (engine->batch_next = 0; engine->batch_next < engine->batch_len;) {
+        const struct epoll_event *event = &engine->batch[engine->batch_next++];
+        struct weft_engine_source *source = event->data.ptr;
+        if (source != NULL) {
+            source->ready(source, event->events);
+            has_moved = true;
+        }
+    }
+    engine->batch_len = 0;
+    weft_count(&engine->counters, WEFT_COUNTER_ROUNDS, 1);
+    if (engine->has_completed) {
+        engine->has_completed = false;
+        weft_engine_pass_turn(engine, INT32_MAX);
+    }
+    return has_moved;
+}
+
+void weft_engine_completed(struct weft_engine *engine)
+{
+    engine->has_completed = true;
+}
+
+void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
+{
+    const uint64_t one = 1;
+    weft_queue_push(&engine->tasks, &task->node);
+    /* Pairs with the fence before a sleeper looks at the queue a last time: either it sees the task
+     * or we see that it sleeps. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&engine->asleep, memory_order_relaxed) == 0 &&
+        atomic_load_explicit(&engine->armed, memory_order_relaxed) == 0) {
+        return;
+    }
+    if (write(engine->doorbell, &one, sizeof(one)) < 0) {
+        weft_log(engine, ERROR, "cannot ring the doorbell, errno %d", errno);
+    }
+}

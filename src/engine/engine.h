@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine: whoever waits, drives. One engine per rank; poll rounds, timers, tasks from other
+ * threads, waiting (spin, yield, sleep), and the process's one background thread, which drives
+ * engines that nobody else drives. Knows sources (a descriptor and a function), not what they
+ * carry.
+ *
+ * Everything called back from here (ready, fire, run) runs under the engine's lock, inside one poll
+ * round, and must not block.
+ */
+#ifndef WEFT_ENGINE_H
+#define WEFT_ENGINE_H
+
+#include "base/base.h"
+#include "watch/watch.h"
+
+#include <sys/epoll.h>
+
+struct weft_engine;
+
+/* A descriptor that is polled. Embedded in its owner, lent to the engine between add and remove. */
+struct weft_engine_source {
+    void (*ready)(struct weft_engine_source *source, uint32_t events); /* EPOLLIN … */
+    int fd;
+    uint32_t events; /* what is asked for now; kept by the engine */
+};
+
+/* Fires once at at_ns. Embedded in its owner. */
+struct weft_engine_timer {
+    void (*fire)(struct weft_engine_timer *timer, uint64_t now_ns);
+    uint64_t at_ns;
+    struct weft_list node; /* the engine's */
+};
+
+/* Something another thread wants done under the lock. Embedded in its owner; not touched after run.
+ */
+struct weft_engine_task {
+    struct weft_queue_node node;
+    void (*run)(struct weft_engine_task *task);
+};
+
+/* cpus: how many this process may use. */
+weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engine **engine_p);
+void weft_engine_close(struct weft_engine *engine); /* sources must be gone; NULL is fine */
+/* Ranks that share the CPUs with this one: more ranks than CPUs, and waiting yields instead of
+ * spinning. */
+void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here);
+struct weft_counters *weft_engine_counters(struct weft_engine *engine);
+
+/* ---- under the lock, or before anybody else knows the engine ---- */
+
+weft_status_t weft_engine_add(struct weft_engine *engine, struct weft_engine_source *source, int fd,
+                              uint32_t events);
+void weft_engine_want(struct weft_engine *engine, struct weft_engine_source *source,
+                      uint32_t events);
+/* Also forgets events of this round that were not delivered yet. Does not close the fd. */
+void weft_engine_remove(struct weft_engine *engine, struct weft_engine_source *source);
+void weft_engine_timer_open(struct weft_engine_timer *timer,
+                            void (*fire)(struct weft_engine_timer *, uint64_t now_ns));
+void weft_engine_timer_set(struct weft_engine *engine, struct weft_engine_timer *timer,
+                           uint64_t at_ns);
+void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_timer *timer);
+/* A word that a waiter waits for became non-zero in this round: the round wakes waiters at its end.
+ */
+void weft_engine_completed(struct weft_engine *engine);
+
+/* ---- any thread ---- */
+
+/* Lock-free; wakes the sleeping driver if there is one. */
+void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task);
+/* Drives until *word is not zero (WEFT_OK) or the deadline (ERR_TIMEOUT, without error text: the
+ * caller knows what it waited for). */
+weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_t *word,
+                               uint64_t deadline_ns);
+/* For the rare cases outside rounds (set-up, timeouts, closing): waits for the round in progress.
+ */
+void weft_engine_lock(struct weft_engine *engine);
+void weft_engine_unlock(struct weft_engine *engine);
+
+/* ---- the background thread (background.c) ---- */
+
+/* From now on the background thread serves this engine; starts the thread with the first.
+ * ERR_SYSTEM. */
+weft_status_t weft_background_join(struct weft_engine *engine);
+/* Returns when the thread cannot touch the engine any more; the last one ends the thread. */
+void weft_background_leave(struct weft_engine *engine);
+
+#endif

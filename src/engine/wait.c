@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waiting: spin, then yield, then sleep.
+ *
+ * Several threads may wait on one engine. One of them holds the lock for a round and drives; at
+ * most one sleeps in epoll (without the lock); the others sleep on the futex word `turn`. A round
+ * in which something completed wakes them all, a driver that leaves wakes exactly one, which drives
+ * on.
+ *
+ * Spinning pays while ranks ≤ CPUs. With more ranks than CPUs a spinning rank keeps the very peer
+ * from running that it waits for, so it yields a few times and then sleeps.
+ */
+#include "engine/internal.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SPIN_NS UINT64_C(100000) /* a sleep and wake costs 20–35 µs */
+#define YIELD_NS UINT64_C(100000)
+
+void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here)
+{
+    bool is_crowded = ranks_here > engine->cpus;
+    uint64_t spin_ns = is_crowded ? 0 : SPIN_NS;
+    if (engine->spin_us >= 0) {
+        spin_ns = (uint64_t)engine->spin_us * 1000;
+    }
+    atomic_store(&engine->spin_ns, spin_ns);
+    /* Far more ranks than CPUs: a full turn of yields takes longer than a wake-up. */
+    atomic_store(&engine->yield_ns, ranks_here > 8 * engine->cpus ? 0 : YIELD_NS);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void weft_engine_pass_turn(struct weft_engine *engine, int count)
+{
+    atomic_fetch_add(&engine->turn, 1);
+    if (atomic_load(&engine->waiters) != 0) {
+        syscall(SYS_futex, &engine->turn, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    }
+}
+
+/* Another thread drives or sleeps in epoll: wait until it passes the turn. */
+static void sleep_for_turn(struct weft_engine *engine, const _Atomic uint32_t *word,
+                           uint64_t deadline_ns)
+{
+    uint32_t turn = atomic_load(&engine->turn);
+    uint64_t now_ns = weft_clock_ns();
+    struct timespec left = {.tv_sec = 1};
+    atomic_fetch_add(&engine->waiters, 1);
+    if (deadline_ns - now_ns < UINT64_C(1000000000)) {
+        left.tv_sec = 0;
+        left.tv_nsec = deadline_ns > now_ns ? (long)(deadline_ns - now_ns) : 0;
+    }
+    if (atomic_load(word) == 0 && atomic_load(&engine->asleep) != 0) {
+        syscall(SYS_futex, &engine->turn, FUTEX_WAIT_PRIVATE, turn, &left, NULL, 0);
+    }
+    atomic_fetch_sub(&engine->waiters, 1);
+}
+
+static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *word,
+                           uint64_t deadline_ns)
+{
+    uint64_t next = atomic_load(&engine->next_timer_ns);
+    uint64_t until = next < deadline_ns ? next : deadline_ns;
+    struct epoll_event event;
+    atomic_thread_fence(memory_order_seq_cst); /* see weft_engine_post() */
+    if (weft_queue_is_empty(&engine->tasks) && atomic_load(word) == 0) {
+        weft_count(&engine->counters, WEFT_COUNTER_SLEEPS, 1);
+        /* Level-triggered: the event is left for the round that follows. */
+        epoll_wait(engine->epfd, &event, 1, weft_clock_ms_until(until));
+    }
+}
+
+static void sleep_now(struct weft_engine *engine, const _Atomic uint32_t *word,
+                      uint64_t deadline_ns)
+{
+    uint32_t nobody = 0;
+    if (atomic_compare_exchange_strong(&engine->asleep, &nobody, 1)) {
+        sleep_in_epoll(engine, word, deadline_ns);
+        atomic_store(&engine->asleep, 0);
+    } else {
+        sleep_for_turn(engine, word, deadline_ns);
+    }
+}
+
+weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_t *word,
+                               uint64_t deadline_ns)
+{
+    uint64_t idle_since_ns = 0;
+    weft_status_t status = WEFT_OK;
+    atomic_fetch_add(&engine->drivers, 1);
+    while (atomic_load_explicit(word, memory_order_acquire) == 0) {
+        uint64_t now_ns;
+        bool has_moved = false;
+        if (pthread_mutex_trylock(&engine->lock) == 0) {
+            has_moved = weft_engine_round(engine);
+            pthread_mutex_unlock(&engine->lock);
+        }
+        now_ns = weft_clock_ns();
+        if (now_ns >= deadline_ns && atomic_load_explicit(word, memory_order_acquire) == 0) {
+            status = WEFT_ERR_TIMEOUT;
+            break;
+        }
+        if (has_moved || idle_since_ns == 0) {
+            idle_since_ns = now_ns;
+        }
+        if (has_moved || now_ns - idle_since_ns < atomic_load(&engine->spin_ns)) {
+            relax();
+        } else if (now_ns - idle_since_ns <
+                   atomic_load(&engine->spin_ns) + atomic_load(&engine->yield_ns)) {
+            sched_yield();
+        } else {
+            sleep_now(engine, word, deadline_ns);
+        }
+    }
+    atomic_store(&engine->driven_ns, weft_clock_ns());
+    atomic_fetch_sub(&engine->drivers, 1);
+    weft_engine_pass_turn(engine, 1);
+    return status;
+}

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One connection, from dial or accept to close.
+ *
+ *   client: SHAKING ------------------> OPEN -> DEAD        the listener speaks first, so a client
+ * only server: SHAKING -> HELLO (owner) -> OPEN -> DEAD        waits for bytes, also while it
+ * connects
+ *
+ * Bytes in: one receive per readiness, frames are parsed where they lie and handed up without a
+ * copy; the buffer grows with the bytes that really came, never with the length a header claims.
+ * Bytes out: frames are appended to one buffer and written at once; what the socket does not take
+ * waits for EPOLLOUT. The owner may close the connection inside any call it gets: memory is then
+ * freed on the way out.
+ */
+#include "net/internal.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUFFER_LEN 4096
+
+static void conn_ready(struct weft_engine_source *source, uint32_t events);
+
+static void conn_free(struct weft_net_conn *conn)
+{
+    if (conn->shake != NULL) {
+        weft_wire_handshake_close(conn->shake);
+        free(conn->shake);
+    }
+    weft_secret_wipe(conn->send_key, sizeof(conn->send_key));
+    weft_secret_wipe(conn->recv_key, sizeof(conn->recv_key));
+    free(conn->in);
+    free(conn->out);
+    free(conn);
+}
+
+static void disconnect(struct weft_net_conn *conn)
+{
+    int fd = conn->source.fd;
+    weft_engine_remove(conn->engine, &conn->source);
+    weft_fd_close(fd);
+    conn->state = WEFT_CONN_DEAD;
+}
+
+void weft_net_conn_close(struct weft_net_conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    if (conn->state != WEFT_CONN_DEAD) {
+        weft_net_conn_uncork(conn);
+    }
+    if (conn->acceptor != NULL) {
+        weft_net_acceptor_forget(conn->acceptor, conn);
+    }
+    if (conn->state != WEFT_CONN_DEAD) {
+        disconnect(conn);
+    }
+    if (conn->is_in_call) {
+        conn->is_to_free = true;
+    } else {
+        conn_free(conn);
+    }
+}
+
+/* Strangers are the acceptor's affair; everybody else's end is told to the owner, once. */
+static void lose(struct weft_net_conn *conn, weft_status_t status, const char *why)
+{
+    if (conn->state == WEFT_CONN_DEAD) {
+        return;
+    }
+    disconnect(conn);
+    if (conn->acceptor != NULL) {
+        weft_net_acceptor_complain(conn->acceptor, conn, status, why);
+        weft_net_conn_close(conn);
+    } else {
+        conn->ops->lost(conn, status, why);
+    }
+}
+
+static void lose_errno(struct weft_net_conn *conn, int error)
+{
+    char why[96];
+    bool is_unreached = conn->state == WEFT_CONN_SHAKING;
+    snprintf(why, sizeof(why), "%s", strerror(error));
+    lose(conn, is_unreached ? WEFT_ERR_NETWORK : WEFT_ERR_PEER, why);
+}
+
+/* ---- out ---- */
+
+static void flush(struct weft_net_conn *conn)
+{
+    while (conn->out_len > 0) {
+        ssize_t sent =
+            send(conn->source.fd, conn->out + conn->out_start, conn->out_len, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent < 0) {
+            if (errno != EAGAIN && errno != ENOBUFS) {
+                /* What the peer said before it closed may still be unread: reading finds the end.
+                 */
+                conn->out_len = 0;
+            }
+            break;
+        }
+        conn->out_start += (size_t)sent;
+        conn->out_len -= (size_t)sent;
+        weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_BYTES_OUT, (uint64_t)sent);
+    }
+    if (conn->out_len == 0) {
+        conn->out_start = 0;
+    }
+    conn->spoken_ns = weft_clock_ns();
+    weft_engine_want(conn->engine, &conn->source, conn->out_len > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+static weft_status_t reserve_out(struct weft_net_conn *conn, size_t len)
+{
+    size_t room = conn->out_room > 0 ? conn->out_room : BUFFER_LEN;
+    uint8_t *grown;
+    if (conn->out_start > 0) {
+        memmove(conn->out, conn->out + conn->out_start, conn->out_len);
+        conn->out_start = 0;
+    }
+    while (room < conn->out_len + len) {
+        room *= 2;
+    }
+    if (room == conn->out_room) {
+        return WEFT_OK;
+    }
+    grown = realloc(conn->out, room);
+    if (grown == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for %zu bytes to %s", len, conn->peer_text);
+    }
+    conn->out = grown;
+    conn->out_room = room;
+    return WEFT_OK;
+}
+
+static void append(struct weft_net_conn *conn, const void *bytes, size_t len)
+{
+    if (len > 0) {
+        memcpy(conn->out + conn->out_start + conn->out_len, bytes, len);
+        conn->out_len += len;
+    }
+}
+
+weft_status_t weft_net_conn_send(struct weft_net_conn *conn, struct weft_wire_frame *frame,
+                                 const void *payload, size_t len)
+{
+    uint8_t header[WEFT_WIRE_FRAME_LEN];
+    uint8_t seal[WEFT_WIRE_SEAL_LEN];
+    size_t total = sizeof(header) + len + (conn->is_sealed ? sizeof(seal) : 0);
+    weft_status_t status;
+    if (conn->state != WEFT_CONN_OPEN) {
+        return WEFT_OK;
+    }
+    status = reserve_out(conn, total);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    frame->len = (uint32_t)len;
+    weft_wire_frame_encode(frame, header);
+    append(conn, header, sizeof(header));
+    append(conn, payload, len);
+    if (conn->is_sealed) {
+        weft_wire_seal(conn->send_key, conn->sent_frames, header, sizeof(header), payload, len,
+                       seal);
+        append(conn, seal, sizeof(seal));
+    }
+    conn->sent_frames++;
+    weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_FRAMES_OUT, 1);
+    if (!conn->is_corked) {
+        flush(conn);
+    }
+    return WEFT_OK;
+}
+
+void weft_net_conn_cork(struct weft_net_conn *conn)
+{
+    conn->is_corked = true;
+}
+
+void weft_net_conn_uncork(struct weft_net_conn *conn)
+{
+    conn->is_corked = false;
+    if (conn->state != WEFT_CONN_DEAD && conn->out_len > 0) {
+        flush(conn);
+    }
+}
+
+size_t weft_net_conn_queued(const struct weft_net_conn *conn)
+{
+    return conn->state == WEFT_CONN_DEAD ? 0 : conn->out_len;
+}
+
+/* Handshake messages take the same way out. */
+static void send_shake(struct weft_net_conn *conn)
+{
+    if (conn->shake->out_len > 0 && reserve_out(conn, conn->shake->out_len) == WEFT_OK) {
+        append(conn, conn->shake->out, conn->shake->out_len);
+        conn->shake->out_len = 0;
+        if (!conn->is_corked) {
+            flush(conn);
+        }
+    }
+}
+
+/* ---- the handshake ---- */
+
+static void become_open(struct weft_net_conn *conn)
+{
+    struct weft_wire_handshake *shake = conn->shake;
+    memcpy(conn->send_key, shake->send_key, sizeof(conn->send_key));
+    memcpy(conn->recv_key, shake->recv_key, sizeof(conn->recv_key));
+    conn->is_sealed = !conn->is_local && shake->self->is_authenticated;
+    conn->peer_rank = shake->peer_rank;
+    conn->state = WEFT_CONN_OPEN;
+    conn->shake = NULL;
+    weft_wire_handshake_close(shake);
+    free(shake);
+}
+
+/* Returns how many bytes belonged to the handshake. */
+static size_t feed_shake(struct weft_net_conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct weft_wire_handshake *shake = conn->shake;
+    size_t used = 0;
+    enum weft_wire_state state = weft_wire_feed(shake, bytes, len, &used);
+    send_shake(conn);
+    if (conn->state == WEFT_CONN_DEAD) {
+        return len;
+    }
+    switch (state) {
+    case WEFT_WIRE_WANT_BYTES:
+        return used;
+    case WEFT_WIRE_FAILED:
+        lose(conn, shake->status, shake->reason);
+        return len;
+    case WEFT_WIRE_HELLO:
+        conn->state = WEFT_CONN_HELLO;
+        conn->peer_rank = shake->peer_rank;
+        conn->purpose = shake->purpose;
+        weft_net_acceptor_forget(conn->acceptor, conn);
+        conn->ops->hello(conn);
+        return used;
+    case WEFT_WIRE_DONE:
+        become_open(conn);
+        conn->ops->opened(conn);
+        return used;
+    }
+    return used;
+}
+
+const struct weft_wire_handshake *weft_net_conn_hello(const struct weft_net_conn *conn)
+{
+    return conn->shake;
+}
+
+void weft_net_conn_accept(struct weft_net_conn *conn)
+{
+    if (conn->state == WEFT_CONN_HELLO) {
+        weft_wire_accept(conn->shake);
+        send_shake(conn);
+        become_open(conn);
+    }
+}
+
+void weft_net_conn_refuse(struct weft_net_conn *conn, weft_status_t status, const char *reason)
+{
+    if (conn->state == WEFT_CONN_HELLO) {
+        weft_wire_refuse(conn->shake, status, reason);
+        send_shake(conn);
+    }
+    weft_net_conn_close(conn);
+}
+
+/* ---- in ---- */
+
+/* Parses one frame at the front of the buffer; 0: not whole yet. */
+static size_t take_frame(struct weft_net_conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct weft_wire_frame frame;
+    uint8_t seal[WEFT_WIRE_SEAL_LEN];
+    size_t total;
+    if (len < WEFT_WIRE_FRAME_LEN) {
+        return 0;
+    }
+    if (weft_wire_frame_decode(bytes, &frame) != WEFT_OK) {
+        lose(conn, WEFT_ERR_PROTOCOL, weft_error_text());
+        return 0;
+    }
+    total = WEFT_WIRE_FRAME_LEN + (size_t)frame.len + (conn->is_sealed ? sizeof(seal) : 0);
+    if (len < total) {
+        return 0;
+    }
+    if (conn->is_sealed) {
+        weft_wire_seal(conn->recv_key, conn->received_frames, bytes, WEFT_WIRE_FRAME_LEN,
+                       bytes + WEFT_WIRE_FRAME_LEN, frame.len, seal);
+        if (!weft_wire_is_equal(seal, bytes + total - sizeof(seal), sizeof(seal))) {
+            lose(conn, WEFT_ERR_AUTH, "a frame with a wrong seal");
+            return 0;
+        }
+    }
+    conn->received_frames++;
+    weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_FRAMES_IN, 1);
+    conn->ops->frame(conn, &frame, bytes + WEFT_WIRE_FRAME_LEN);
+    return total;
+}
+
+static void take_bytes(struct weft_net_conn *conn)
+{
+    size_t start = 0;
+    while (start < conn->in_len && conn->state != WEFT_CONN_DEAD && !conn->is_to_free) {
+        size_t used = 0;
+        if (conn->state == WEFT_CONN_OPEN) {
+            used = take_frame(conn, conn->in + start, conn->in_len - start);
+        } else if (conn->state == WEFT_CONN_HELLO) {
+            lose(conn, WEFT_ERR_PROTOCOL, "bytes before it was accepted");
+        } else {
+            used = feed_shake(conn, conn->in + start, conn->in_len - start);
+        }
+        if (used == 0) {
+            break;
+        }
+        start += used;
+    }
+    if (conn->state != WEFT_CONN_DEAD && start > 0) {
+        conn->in_len -= start;
+        memmove(conn->in, conn->in + start, conn->in_len);
+    }
+}
+
+/* Doubles when full: never more than twice what came. */
+static bool reserve_in(struct weft_net_conn *conn)
+{
+    size_t room = conn->in_room == 0 ? BUFFER_LEN : conn->in_room * 2;
+    uint8_t *grown;
+    if (conn->in_len < conn->in_room) {
+        return true;
+    }
+    grown = realloc(conn->in, room);
+    if (grown == NULL) {
+        lose(conn, WEFT_ERR_MEMORY, "no memory for what it sends");
+        return false;
+    }
+    conn->in = grown;
+    conn->in_room = room;
+    return true;
+}
+
+static void receive(struct weft_net_conn *conn)
+{
+    bool is_full = true;
+    while (is_full && conn->state != WEFT_CONN_DEAD && !conn->is_to_free && reserve_in(conn)) {
+        size_t room = conn->in_room - conn->in_len;
+        ssize_t got = recv(conn->source.fd, conn->in + conn->in_len, room, 0);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0 && errno != EAGAIN) {
+            lose_errno(conn, errno);
+        } else if (got == 0) {
+            lose(conn, WEFT_ERR_PEER, "closed the connection");
+        }
+        if (got <= 0) {
+            return;
+        }
+        conn->in_len += (size_t)got;
+        conn->heard_ns = weft_clock_ns();
+        weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_BYTES_IN, (uint64_t)got);
+        is_full = (size_t)got == room;
+        take_bytes(conn);
+    }
+}
+
+static void conn_ready(struct weft_engine_source *source, uint32_t events)
+{
+    struct weft_net_conn *conn = WEFT_CONTAINER_OF(source, struct weft_net_conn, source);
+    conn->is_in_call = true;
+    if ((events & EPOLLOUT) != 0) {
+        flush(conn);
+    }
+    if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
+        receive(conn);
+    }
+    conn->is_in_call = false;
+    if (conn->is_to_free) {
+        conn_free(conn);
+    }
+}
+
+/* ---- opening ---- */
+
+static weft_status_t conn_new(struct weft_engine *engine, int fd,
+                              const struct weft_net_conn_ops *ops, void *owner,
+                              struct weft_net_conn **conn_p)
+{
+    struct weft_net_conn *conn = calloc(1, sizeof(*conn));
+    weft_status_t status;
+    if (conn == NULL || (conn->shake = malloc(sizeof(*conn->shake))) == NULL) {
+        status = weft_fail(WEFT_ERR_MEMORY, "no memory for a connection");
+        goto err_free;
+    }
+    conn->shake->out_len = 0;
+    conn->engine = engine;
+    conn->ops = ops;
+    conn->owner = owner;
+    conn->state = WEFT_CONN_SHAKING;
+    conn->peer_rank = WEFT_WIRE_NO_RANK;
+    conn->since_ns = conn->heard_ns = conn->spoken_ns = weft_clock_ns();
+    conn->source.ready = conn_ready;
+    weft_list_open(&conn->node);
+    status = weft_engine_add(engine, &conn->source, fd, EPOLLIN);
+    if (status != WEFT_OK) {
+        goto err_free;
+    }
+    *conn_p = conn;
+    return WEFT_OK;
+err_free:
+    if (conn != NULL) {
+        free(conn->shake);
+    }
+    free(conn);
+    weft_fd_close(fd);
+    return status;
+}
+
+static void note_peer(struct weft_net_conn *conn)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof(addr);
+    struct ucred peer;
+    socklen_t peer_len = sizeof(peer);
+    if (conn->is_local) {
+        if (getsockopt(conn->source.fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0) {
+            conn->peer_pid = peer.pid;
+        }
+        snprintf(conn->peer_text, sizeof(conn->peer_text), "pid %d on this host",
+                 (int)conn->peer_pid);
+    } else if (getpeername(conn->source.fd, (struct sockaddr *)&addr, &len) == 0) {
+        weft_net_addr_print(&addr, conn->peer_text);
+    } else {
+        snprintf(conn->peer_text, sizeof(conn->peer_text), "(not connected)");
+    }
+}
+
+weft_status_t weft_net_conn_open(struct weft_engine *engine, int fd,
+                                 const struct weft_wire_self *self, enum weft_wire_purpose purpose,
+                                 const void *payload, size_t payload_len,
+                                 const struct weft_net_conn_ops *ops, void *owner,
+                                 struct weft_net_conn **conn_p)
+{
+    uint8_t nonce[WEFT_WIRE_NONCE_LEN];
+    int domain = 0;
+    socklen_t len = sizeof(domain);
+    weft_status_t status = weft_random(nonce, sizeof(nonce));
+    if (status != WEFT_OK) {
+        weft_fd_close(fd);
+        return status;
+    }
+    status = conn_new(engine, fd, ops, owner, conn_p);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    (*conn_p)->is_local = domain == AF_UNIX;
+    note_peer(*conn_p);
+    weft_wire_client_open((*conn_p)->shake, self, nonce, purpose, 0, payload, payload_len);
+    return WEFT_OK;
+}
+
+weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd,
+                                  struct weft_net_conn **conn_p)
+{
+    uint8_t nonce[WEFT_WIRE_NONCE_LEN];
+    weft_status_t status = weft_random(nonce, sizeof(nonce));
+    if (status != WEFT_OK) {
+        weft_fd_close(fd);
+        return status;
+    }
+    status = conn_new(acceptor->engine, fd, acceptor->ops, acceptor->owner, conn_p);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    (*conn_p)->acceptor = acceptor;
+    (*conn_p)->is_local = acceptor->is_local;
+    note_peer(*conn_p);
+    weft_wire_server_open((*conn_p)->shake, acceptor->self, nonce);
+    send_shake(*conn_p);
+    return WEFT_OK;
+}
+
+bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof(info);
+    if (conn->is_local || conn->state != WEFT_CONN_OPEN ||
+        getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
+        return false;
+    }
+    return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= for_ms;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to net: what an acceptor and the connections it is still checking know of each other. */
+#ifndef WEFT_NET_INTERNAL_H
+#define WEFT_NET_INTERNAL_H
+
+#include "net/net.h"
+
+struct weft_net_acceptor {
+    struct weft_engine_source source;
+    struct weft_engine_timer timer;
+    struct weft_engine *engine;
+    const struct weft_wire_self *self;
+    const struct weft_net_conn_ops *ops;
+    void *owner;
+    uint64_t handshake_timeout_ms;
+    struct weft_list pending; /* of conn.node, oldest first */
+    unsigned pending_count;
+    bool is_local;
+    bool is_full; /* not accepting until one of the pending has moved */
+    unsigned refused;
+    char latest_refused[WEFT_NET_ADDR_TEXT_LEN];
+};
+
+/* Server side: takes fd over, sends the challenge. */
+weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd,
+                                  struct weft_net_conn **conn_p);
+/* The connection proved itself, or is gone: the acceptor forgets it. */
+void weft_net_acceptor_forget(struct weft_net_acceptor *acceptor, struct weft_net_conn *conn);
+/* One warning per second at most, with what was held back. */
+void weft_net_acceptor_complain(struct weft_net_acceptor *acceptor,
+                                const struct weft_net_conn *conn, weft_status_t status,
+                                const char *why);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net: sockets, and connections that have proved that they belong to the job. Knows frames, not
+ * what they mean. A listener hands out connections only after their hello was proved; strangers are
+ * closed here and nobody above hears of them. Used by control, by data lanes and by the NCCL plugin
+ * alike.
+ */
+#ifndef WEFT_NET_H
+#define WEFT_NET_H
+
+#include "engine/engine.h"
+#include "wire/wire.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#define WEFT_NET_ADDR_TEXT_LEN 80
+
+/* ---- addresses (addr.c) ---- */
+
+void weft_net_addr_to_wire(const struct sockaddr_storage *addr, struct weft_wire_addr *wire_p);
+/* ERR_INVALID when it holds no address. */
+weft_status_t weft_net_addr_from_wire(const struct weft_wire_addr *wire,
+                                      struct sockaddr_storage *addr_p);
+socklen_t weft_net_addr_len(const struct sockaddr_storage *addr);
+void weft_net_addr_set_port(struct sockaddr_storage *addr, uint16_t port);
+/* "10.0.0.7:4411", "[fe80::1%eth0]:4411" */
+void weft_net_addr_print(const struct sockaddr_storage *addr, char text[WEFT_NET_ADDR_TEXT_LEN]);
+/* Name or number; blocks in the resolver. family AF_UNSPEC takes the first answer. ERR_NETWORK. */
+weft_status_t weft_net_addr_resolve(const char *host, uint16_t port, int family,
+                                    struct sockaddr_storage *addr_p);
+/* "host:port" or "[v6]:port" → its parts; ERR_INVALID. */
+weft_status_t weft_net_addr_split(const char *text, char *host, size_t room, uint16_t *port_p);
+
+/* ---- sockets (socket.c); descriptors are registered with weft_fd_own() ---- */
+
+/* "first-last" → both; "" → 0, 0 (any port). ERR_INVALID. */
+weft_status_t weft_net_port_range(const char *text, uint16_t *first_p, uint16_t *last_p);
+/* Binds addr (its port, or with port 0 any port of the range) and listens. ERR_BUSY: taken. */
+weft_status_t weft_net_listen(const struct sockaddr_storage *addr, uint16_t first, uint16_t last,
+                              int *fd_p, struct sockaddr_storage *bound_p);
+/* Abstract unix socket. ERR_BUSY: another process has it. */
+weft_status_t weft_net_listen_local(const char *name, int *fd_p);
+/* Starts connecting; the socket becomes writable when it has an answer. */
+weft_status_t weft_net_connect(const struct sockaddr_storage *addr, int *fd_p);
+/* Connects to an abstract socket of a process of the same user, else ERR_AUTH; ERR_NETWORK: nobody
+ * listens. Blocks only while the listener's queue is full. */
+weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns, int *fd_p);
+
+/* ---- connections (conn.c) ---- */
+
+struct weft_net_conn;
+
+/* What the owner is told, under the engine's lock. It may close the connection inside any of them.
+ */
+struct weft_net_conn_ops {
+    /* server: the peer proved membership; accept or refuse it, now or later */
+    void (*hello)(struct weft_net_conn *conn);
+    /* client: the listener proved membership and accepted us */
+    void (*opened)(struct weft_net_conn *conn);
+    void (*frame)(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
+                  const uint8_t *payload);
+    /* it is gone (ERR_PEER: closed or reset; or what the handshake or a bad frame gave); only
+     * closing it is left to do */
+    void (*lost)(struct weft_net_conn *conn, weft_status_t status, const char *why);
+};
+
+struct weft_net_conn {
+    struct weft_engine_source source;
+    struct weft_engine *engine;          /* lent */
+    const struct weft_net_conn_ops *ops; /* lent */
+    void *owner;                         /* the owner's, untouched here */
+    struct weft_list node;               /* the owner's */
+    uint32_t peer_rank;                  /* from the handshake */
+    uint32_t tag;                        /* the owner's */
+    uint8_t purpose;
+    bool is_local;                          /* unix socket: no seals, the kernel vouches */
+    pid_t peer_pid;                         /* local only */
+    char peer_text[WEFT_NET_ADDR_TEXT_LEN]; /* its address, or "pid 4411 on this host" */
+    uint64_t heard_ns, spoken_ns;           /* last bytes in, last bytes out */
+
+    /* private */
+    enum {
+        WEFT_CONN_CONNECTING,
+        WEFT_CONN_SHAKING,
+        WEFT_CONN_HELLO,
+        WEFT_CONN_OPEN,
+        WEFT_CONN_DEAD
+    } state;
+    struct weft_wire_handshake *shake;  /* owned; NULL once open */
+    struct weft_net_acceptor *acceptor; /* while it has not proved itself */
+    uint64_t since_ns;
+    bool is_sealed, is_corked, is_in_call, is_to_free;
+    uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];
+    uint64_t sent_frames, received_frames;
+    uint8_t *in, *out; /* owned */
+    size_t in_len, in_room, out_start, out_len, out_room;
+};
+
+/* Client: dials (nonblocking) and proves itself. `fd` comes from weft_net_connect*(), which this
+ * takes over, also when it fails. self, ops: lent while the connection lives. */
+weft_status_t weft_net_conn_open(struct weft_engine *engine, int fd,
+                                 const struct weft_wire_self *self, enum weft_wire_purpose purpose,
+                                 const void *payload, size_t payload_len,
+                                 const struct weft_net_conn_ops *ops, void *owner,
+                                 struct weft_net_conn **conn_p);
+/* Closes at once (what is queued is tried once more) and frees; NULL is fine. */
+void weft_net_conn_close(struct weft_net_conn *conn);
+
+/* Server, after hello: */
+const struct weft_wire_handshake *weft_net_conn_hello(const struct weft_net_conn *conn);
+void weft_net_conn_accept(struct weft_net_conn *conn);
+/* Tells the peer why, and closes. */
+void weft_net_conn_refuse(struct weft_net_conn *conn, weft_status_t status, const char *reason);
+
+/* Queues a frame and writes what the socket takes; never blocks. frame->len is set from len.
+ * Sending on a dead connection is harmless: its owner hears `lost` (again never more than once).
+ * ERR_MEMORY. */
+weft_status_t weft_net_conn_send(struct weft_net_conn *conn, struct weft_wire_frame *frame,
+                                 const void *payload, size_t len);
+/* Between cork and uncork nothing is written: several frames leave in one system call. */
+void weft_net_conn_cork(struct weft_net_conn *conn);
+void weft_net_conn_uncork(struct weft_net_conn *conn);
+size_t weft_net_conn_queued(const struct weft_net_conn *conn);
+/* TCP: has the kernel of the peer left our bytes unacknowledged for this long? */
+bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms);
+
+/* ---- acceptors (acceptor.c) ---- */
+
+/* Connections that have not proved themselves: at most this many per listener are kept; when the
+ * house is full, the oldest that stayed silent goes. */
+#define WEFT_NET_PENDING_MAX 64
+
+struct weft_net_acceptor;
+/* Takes fd over (listening, TCP or unix), also when it fails. self->rank is what challenges say;
+ * self, ops: lent. */
+weft_status_t weft_net_acceptor_open(struct weft_engine *engine, int fd,
+                                     const struct weft_wire_self *self,
+                                     uint64_t handshake_timeout_ms,
+                                     const struct weft_net_conn_ops *ops, void *owner,
+                                     struct weft_net_acceptor **acceptor_p);
+/* Closes the listener and everything that has not proved itself; NULL is fine. */
+void weft_net_acceptor_close(struct weft_net_acceptor *acceptor);
+/* Hands the listening descriptor back instead of closing it (an inherited one). */
+int weft_net_acceptor_release(struct weft_net_acceptor *acceptor);
+/* How many connections were refused for a wrong secret, for error texts; and the latest such peer.
+ */
+unsigned weft_net_acceptor_refused(const struct weft_net_acceptor *acceptor, const char **latest_p);
+
+#endif

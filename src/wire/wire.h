@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire: every byte that crosses a process border, and nothing else. Pure functions and state
+ * machines: bytes in, bytes and facts out; no sockets, no clock, no randomness (nonces are given).
+ * Everything here meets hostile bytes, so everything here is a fuzz target. All integers are
+ * little-endian.
+ */
+#ifndef WEFT_WIRE_H
+#define WEFT_WIRE_H
+
+#include "base/base.h"
+
+/* Grows when bytes on the wire change meaning; both sides must have the same. */
+#define WEFT_WIRE_VERSION 1
+
+#define WEFT_WIRE_NO_RANK UINT32_MAX
+
+/* ---- crc32c (crc32c.c) ---- */
+
+/* Castagnoli; start with crc = 0, chainable. SSE4.2 / ARMv8 CRC where the CPU has them. */
+uint32_t weft_wire_crc32c(uint32_t crc, const void *data, size_t len);
+/* The same without help of the CPU; a test compares the two. */
+uint32_t weft_wire_crc32c_portable(uint32_t crc, const void *data, size_t len);
+
+/* ---- keys and MACs (mac.c, libsodium) ---- */
+
+#define WEFT_WIRE_KEY_LEN 32
+#define WEFT_WIRE_NONCE_LEN 32
+#define WEFT_WIRE_PROOF_LEN 32 /* MACs of the handshake */
+#define WEFT_WIRE_SEAL_LEN 16  /* MACs of frames */
+
+/* Once per process, cheap afterwards. ERR_SYSTEM. */
+weft_status_t weft_wire_crypto_open(void);
+
+/* out = BLAKE2b-256(key, label || 0 || data). label is a constant of ours. */
+void weft_wire_derive(const uint8_t key[WEFT_WIRE_KEY_LEN], const char *label, const void *data,
+                      size_t len, uint8_t out[32]);
+/* The well-known key of a job without secret: keeps jobs apart, stops nobody. */
+void weft_wire_open_key(const uint8_t job[16], uint8_t key[WEFT_WIRE_KEY_LEN]);
+/* Seal of frame number `number` in one direction: over number, header and payload. */
+void weft_wire_seal(const uint8_t key[WEFT_WIRE_KEY_LEN], uint64_t number, const void *header,
+                    size_t header_len, const void *payload, size_t payload_len,
+                    uint8_t seal[WEFT_WIRE_SEAL_LEN]);
+/* Constant time. */
+bool weft_wire_is_equal(const void *a, const void *b, size_t len);
+
+/* ---- addresses (addr.c) ---- */
+
+struct weft_wire_addr {
+    uint8_t family; /* 0 none, 4, 6 */
+    uint8_t zero;   /* instead of padding: addresses may be compared as memory */
+    uint16_t port;
+    uint32_t scope;
+    uint8_t bytes[16]; /* IPv4: the first four */
+};
+#define WEFT_WIRE_ADDR_LEN 24 /* encoded */
+#define WEFT_WIRE_ADDR_TEXT_LEN 72
+void weft_wire_addr_encode(const struct weft_wire_addr *addr, uint8_t out[WEFT_WIRE_ADDR_LEN]);
+/* Bytes that mean nothing must be zero, and are in the result. ERR_PROTOCOL. */
+weft_status_t weft_wire_addr_decode(const uint8_t in[WEFT_WIRE_ADDR_LEN],
+                                    struct weft_wire_addr *addr_p);
+/* "10.0.0.1:4411", "[fe80::1%2]:4411", "nowhere" */
+void weft_wire_addr_print(const struct weft_wire_addr *addr, char text[WEFT_WIRE_ADDR_TEXT_LEN]);
+
+/* ---- the id (id.c) ---- */
+
+enum { WEFT_WIRE_ID_AUTHENTICATED = 1 };
+
+struct weft_wire_id {
+    struct weft_wire_addr root;
+    uint32_t flags;
+    uint32_t epoch; /* counts starts of one job */
+    uint8_t job[16];
+    uint8_t secret[WEFT_SECRET_LEN]; /* zero without authentication */
+};
+void weft_wire_id_encode(const struct weft_wire_id *id, weft_id_t *id_p);
+/* Checks magic, version and CRC. ERR_INVALID, ERR_VERSION. */
+weft_status_t weft_wire_id_decode(const weft_id_t *id, struct weft_wire_id *id_p);
+/* "weft1:" + base64url; WEFT_ID_TEXT_LEN bytes */
+void weft_wire_id_print(const weft_id_t *id, char *text);
+weft_status_t weft_wire_id_parse(const char *text, weft_id_t *id_p);
+/* "job 5f3c2a91 at 10.0.0.1:4411, epoch 0, authenticated" */
+weft_status_t weft_wire_id_print_public(const weft_id_t *id, char *text);
+/* Name of an abstract socket of this job, without the leading zero byte: "weft-" + 32 hex digits,
+ * from the job's key, so that strangers cannot guess it. what: "root", "leader", "rank". */
+#define WEFT_WIRE_NAME_LEN 40
+void weft_wire_local_name(const uint8_t key[WEFT_WIRE_KEY_LEN], const uint8_t job[16],
+                          uint32_t epoch, const char *what, uint32_t rank,
+                          char name[WEFT_WIRE_NAME_LEN]);
+
+/* ---- handshake (handshake.c, messages.h) ----
+ *
+ *   server                                  client
+ *      | -- challenge: version, job, nonce --> |      the server speaks first: one trip less
+ *      | <-- hello: who, nonce, payload, MAC - |      MAC over challenge and hello
+ *      | -- accept: MAC  |  refuse: why -----> |      MAC over challenge and hello
+ *
+ * The first 8 bytes of each message (magic, version, kind) never change, so that two versions can
+ * tell each other. Under the MACs: both nonces, both ranks, ranks, job, epoch, purpose, lane,
+ * payload: nothing can be replayed or spliced. The key is the job's secret, or weft_wire_open_key()
+ * without one.
+ */
+#define WEFT_WIRE_PAYLOAD_MAX 1024 /* of a hello: all that an unproven peer can make us keep */
+#define WEFT_WIRE_REASON_LEN 256
+#define WEFT_WIRE_CHALLENGE_LEN 64
+#define WEFT_WIRE_CONTEXT_LEN 100
+#define WEFT_WIRE_IN_LEN 280 /* all of a message but the payload */
+
+enum weft_wire_purpose {
+    WEFT_WIRE_JOIN = 1,   /* payload: a member record */
+    WEFT_WIRE_ATTACH = 2, /* to the parent in the control tree; no payload */
+    WEFT_WIRE_LANE = 3,   /* a data lane */
+};
+
+/* What one side brings. Lent: must outlive the handshake. */
+struct weft_wire_self {
+    const uint8_t *key; /* WEFT_WIRE_KEY_LEN */
+    bool is_authenticated;
+    uint8_t job[16];
+    uint32_t epoch;
+    uint32_t rank;  /* NO_RANK where it has none yet */
+    uint32_t ranks; /* 0 where it is not known yet */
+};
+
+enum weft_wire_state {
+    WEFT_WIRE_WANT_BYTES, /* feed more */
+    WEFT_WIRE_HELLO,      /* server: peer facts are there; accept or refuse */
+    WEFT_WIRE_DONE,       /* keys are there */
+    WEFT_WIRE_FAILED,     /* status and reason are there; send out (if any), then close */
+};
+
+struct weft_wire_handshake {
+    const struct weft_wire_self *self; /* lent */
+    bool is_server;
+    enum weft_wire_state state;
+    weft_status_t status;
+    char reason[WEFT_WIRE_REASON_LEN]; /* why it failed, in words for this side */
+
+    /* to be sent; the owner sends out[0 … out_len) and sets out_len to 0 */
+    uint8_t out[256 + WEFT_WIRE_PAYLOAD_MAX];
+    size_t out_len;
+
+    /* the peer, once known (server: at HELLO; client: from the challenge) */
+    uint16_t peer_version;
+    uint32_t peer_rank, peer_ranks, peer_epoch;
+    uint8_t purpose;
+    uint16_t lane;
+    uint8_t payload[WEFT_WIRE_PAYLOAD_MAX]; /* server: received; client: to send */
+    uint32_t payload_len;
+
+    /* at DONE: one key per direction, for weft_wire_seal() */
+    uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];
+
+    /* private */
+    uint8_t part;            /* which part of a message is being read */
+    uint32_t in_len, in_end; /* how far it is read, where it ends */
+    uint8_t in[WEFT_WIRE_IN_LEN];
+    uint8_t nonce[WEFT_WIRE_NONCE_LEN]; /* client: its own */
+    uint8_t challenge[WEFT_WIRE_CHALLENGE_LEN];
+    uint8_t proof[WEFT_WIRE_PROOF_LEN]; /* the hello's, as computed here */
+    uint8_t context[WEFT_WIRE_CONTEXT_LEN];
+};
+
+/* Server: out holds the challenge afterwards. */
+void weft_wire_server_open(struct weft_wire_handshake *shake, const struct weft_wire_self *self,
+                           const uint8_t nonce[WEFT_WIRE_NONCE_LEN]);
+/* Client: sends nothing before the challenge came. payload may be NULL; ≤ WEFT_WIRE_PAYLOAD_MAX. */
+void weft_wire_client_open(struct weft_wire_handshake *shake, const struct weft_wire_self *self,
+                           const uint8_t nonce[WEFT_WIRE_NONCE_LEN], enum weft_wire_purpose purpose,
+                           uint16_t lane, const void *payload, size_t payload_len);
+/* Consumes up to len bytes; *used_p says how many (less when the state changed: what follows is the
+ * connection's). Returns the state. After FAILED it consumes nothing. A first byte that is not ours
+ * fails at once, with no out: strangers get no answer. */
+enum weft_wire_state weft_wire_feed(struct weft_wire_handshake *shake, const void *bytes,
+                                    size_t len, size_t *used_p);
+/* Server, in state HELLO. accept → DONE, refuse → FAILED; both fill out. reason: for the peer. */
+void weft_wire_accept(struct weft_wire_handshake *shake);
+void weft_wire_refuse(struct weft_wire_handshake *shake, weft_status_t status, const char *reason);
+/* Wipes the keys. */
+void weft_wire_handshake_close(struct weft_wire_handshake *shake);
+
+/* ---- control frames (frame.c) ---- */
+
+enum weft_wire_type {
+    WEFT_WIRE_HEARTBEAT = 1,
+    WEFT_WIRE_MEMBERS,  /* up during start: member records gathered below */
+    WEFT_WIRE_REJECT,   /* down during start: dst is refused; payload: status, reason */
+    WEFT_WIRE_ANSWER,   /* down during start: your parent in the tree */
+    WEFT_WIRE_TABLE,    /* down: all ranks */
+    WEFT_WIRE_GATHER,   /* up: contributions to a collective */
+    WEFT_WIRE_SPREAD,   /* down: its result */
+    WEFT_WIRE_MAIL,     /* a tagged message */
+    WEFT_WIRE_MAIL_ACK, /* its bytes were received */
+    WEFT_WIRE_REPORT,   /* up to the coordinator: something failed */
+    WEFT_WIRE_VERDICT,  /* down to all: this communicator has ended, and why */
+    WEFT_WIRE_BYE,      /* the sender closes in good order */
+    WEFT_WIRE_CLOSED,   /* up, then down: these ranks closed in good order */
+    WEFT_WIRE_TYPE_END
+};
+
+/*
+ *  0      2    3     4       8                 16      20      24       28
+ *  | magic|type|flags| len   | communicator id | src   | dst   | number | crc32c of 0…27 |
+ * number: operation number or tag. src, dst: ranks of the job (not of the communicator).
+ * Then len bytes of payload, then, on sealed connections, WEFT_WIRE_SEAL_LEN bytes of seal.
+ */
+#define WEFT_WIRE_FRAME_LEN 32
+#define WEFT_WIRE_FRAME_MAX (64u << 20) /* longest payload */
+
+struct weft_wire_frame {
+    uint8_t type;
+    uint8_t flags;
+    uint32_t len;
+    uint64_t comm;
+    uint32_t src, dst;
+    uint32_t number;
+};
+void weft_wire_frame_encode(const struct weft_wire_frame *frame, uint8_t out[WEFT_WIRE_FRAME_LEN]);
+/* ERR_PROTOCOL: magic, type, length or CRC. */
+weft_status_t weft_wire_frame_decode(const uint8_t in[WEFT_WIRE_FRAME_LEN],
+                                     struct weft_wire_frame *frame_p);
+
+/* ---- start-up records (roster.c) ---- */
+
+#define WEFT_WIRE_HOST_LEN 64
+#define WEFT_WIRE_SETTINGS_LEN 384
+
+/* One rank that joins, as it travels up. */
+struct weft_wire_member {
+    uint32_t rank;
+    uint32_t ranks;
+    uint32_t leader; /* rank through which its host joined; its own when it came directly */
+    uint32_t pid;
+    uint32_t timeout_ms;        /* what it has left, so that the root answers in time */
+    struct weft_wire_addr addr; /* where it listens for tree children; family 0: nowhere */
+    char host[WEFT_WIRE_HOST_LEN];
+    char settings[WEFT_WIRE_SETTINGS_LEN]; /* weft_params_agreed() */
+};
+#define WEFT_WIRE_MEMBER_MAX 512 /* encoded; a hello's payload can hold one */
+/* Returns the encoded length; 0: it does not fit into room. */
+size_t weft_wire_member_encode(const struct weft_wire_member *member, uint8_t *out, size_t room);
+/* Decodes one from the front; *used_p bytes. Texts are made printable. What the numbers mean
+ * (range, duplicates) is the caller's to judge. ERR_PROTOCOL. */
+weft_status_t weft_wire_member_decode(const void *bytes, size_t len,
+                                      struct weft_wire_member *member_p, size_t *used_p);
+
+/* (table.c) All ranks, as it travels down. A group is the ranks that joined through one leader: a
+ * host. */
+struct weft_wire_group {
+    uint32_t leader;
+    struct weft_wire_addr addr;
+    char host[WEFT_WIRE_HOST_LEN];
+};
+struct weft_wire_table {
+    uint32_t ranks, groups;
+    uint32_t root;                  /* rank of the tree's root, leader of group 0 */
+    uint16_t fan_groups, fan_local; /* see control/tree.c */
+    uint32_t *group_of;             /* [ranks], owned */
+    uint32_t *pid;                  /* [ranks], owned */
+    struct weft_wire_group *group;  /* [groups], owned */
+};
+/* Allocates the arrays. ERR_MEMORY. */
+weft_status_t weft_wire_table_open(uint32_t ranks, uint32_t groups,
+                                   struct weft_wire_table *table_p);
+void weft_wire_table_close(struct weft_wire_table *table); /* zeroes it; twice is harmless */
+size_t weft_wire_table_len(const struct weft_wire_table *table);
+/* Returns the encoded length; 0: it does not fit into room. */
+size_t weft_wire_table_encode(const struct weft_wire_table *table, uint8_t *out, size_t room);
+/* Checks everything a reader relies on: group_of < groups, leaders are members of their group, the
+ * root leads group 0, fans ≥ 1, no trailing bytes; counts are checked against len before
+ * allocating. ERR_PROTOCOL, ERR_MEMORY. */
+weft_status_t weft_wire_table_decode(const void *bytes, size_t len,
+                                     struct weft_wire_table *table_p);
+
+/* Where a rank's parent in the tree is; for ranks that do not keep their first connection. */
+struct weft_wire_answer {
+    uint32_t parent;
+    uint32_t root;
+    uint16_t fan_groups, fan_local;
+    bool is_local;              /* through the parent's abstract socket */
+    struct weft_wire_addr addr; /* else here */
+};
+#define WEFT_WIRE_ANSWER_LEN 40
+void weft_wire_answer_encode(const struct weft_wire_answer *answer,
+                             uint8_t out[WEFT_WIRE_ANSWER_LEN]);
+weft_status_t weft_wire_answer_decode(const void *bytes, size_t len,
+                                      struct weft_wire_answer *answer_p);
+
+/* Status, a rank and words: payload of REJECT, REPORT and VERDICT. */
+struct weft_wire_notice {
+    uint32_t status; /* weft_status_t; never OK */
+    uint32_t rank;   /* the one that failed; NO_RANK: nobody in particular */
+    uint32_t number; /* of the verdict; 0: not numbered */
+    char text[WEFT_WIRE_REASON_LEN];
+};
+#define WEFT_WIRE_NOTICE_MAX (16 + WEFT_WIRE_REASON_LEN)
+size_t weft_wire_notice_encode(const struct weft_wire_notice *notice,
+                               uint8_t out[WEFT_WIRE_NOTICE_MAX]);
+/* Text is made printable (control bytes and broken UTF-8 become '?'). ERR_PROTOCOL. */
+weft_status_t weft_wire_notice_decode(const void *bytes, size_t len,
+                                      struct weft_wire_notice *notice_p);
+
+#endif

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of the project rather than of one build: lint, layers, installation, and the fast part of the
+# other presets. They run in the release tree, so that one ctest run is the whole verdict.
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    return()
+endif()
+
+# weft_project_test(NAME TIMEOUT COMMAND…): runs alone, because it uses all cores itself.
+function(weft_project_test name timeout)
+    add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS project RUN_SERIAL ON)
+endfunction()
+
+weft_project_test(lint.format 60 scripts/lint.sh format)
+weft_project_test(lint.layers 60 scripts/lint.sh layers)
+weft_project_test(lint.layers_self_test 60 scripts/layers.py --self-test)
+weft_project_test(lint.cppcheck 120 scripts/lint.sh cppcheck)
+weft_project_test(lint.tidy 240 scripts/lint.sh tidy)
+weft_project_test(install.consumer 60 scripts/consumer.sh ${PROJECT_BINARY_DIR} ${PROJECT_VERSION})
+weft_project_test(asan.subset 240 scripts/sanitize.sh asan -LE slow)
+weft_project_test(tsan.subset 240 scripts/sanitize.sh tsan -LE slow)
+weft_project_test(fuzz.smoke 180 scripts/fuzz.sh 2)

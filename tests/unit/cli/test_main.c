@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli_support.h"
+
+static void help_lists_the_subcommands(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "--help");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "\n  run ");
+    assert_has(cli.out, "\n  bench ");
+    assert_has(cli.out, "\n  params ");
+    assert_string_equal(cli.err, "");
+    cli_close(&cli);
+}
+
+static void version_is_the_librarys(void **state)
+{
+    (void)state;
+    struct cli cli;
+    char expected[64];
+
+    snprintf(expected, sizeof(expected), "weft %s\n", weft_version());
+    cli_run(&cli, "--version");
+    assert_int_equal(cli.status, 0);
+    assert_string_equal(cli.out, expected);
+    cli_close(&cli);
+}
+
+static void an_unknown_subcommand_is_two_with_the_nearest_name(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "prams");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "\"prams\"; did you mean \"params\"?");
+    assert_string_equal(cli.out, "");
+    cli_close(&cli);
+    cli_run(&cli, "frobnicate");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "weft --help");
+    cli_close(&cli);
+}
+
+static void no_subcommand_is_two(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_start(&cli, "", NULL);
+    cli_wait(&cli);
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "usage: weft");
+    cli_close(&cli);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_lists_the_subcommands),
+        cmocka_unit_test(version_is_the_librarys),
+        cmocka_unit_test(an_unknown_subcommand_is_two_with_the_nearest_name),
+        cmocka_unit_test(no_subcommand_is_two),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
