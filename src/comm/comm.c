@@ -98,8 +98,7 @@ static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *s
         return status;
     }
     weft_topo_hostname(host);
-    weft_engine_set_load(job->engine,
-                         spec->self.ranks); /* until the table says how many are here */
+    weft_engine_set_starting(job->engine, spec->self.ranks, spec->door != NULL);
     spec->engine = job->engine;
     spec->params = &job->params;
     spec->self.key = job->key;
@@ -107,8 +106,7 @@ static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *s
     spec->timeout_ms = (uint32_t)job->params.number[WEFT_PARAM_START_TIMEOUT];
     spec->deadline_ns = weft_clock_after_ms(spec->timeout_ms);
     spec->join = (enum weft_control_join)job->params.number[WEFT_PARAM_JOIN];
-    status = weft_control_open(spec, &job->control);
-    return status == WEFT_OK ? weft_background_join(job->engine) : status;
+    return weft_control_open(spec, &job->control);
 }
 
 static weft_status_t comm_new(struct weft_job *job, struct weft_comm *parent, uint64_t id,

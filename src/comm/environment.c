@@ -9,6 +9,7 @@
 #include "comm/launch.h"
 #include "topo/topo.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -111,6 +112,9 @@ static weft_status_t open_door(const struct weft_job *job, const struct weft_lau
         return weft_fail(WEFT_ERR_INVALID,
                          "WEFT_LISTEN_FD=%d is not a listening socket of this process", inherited);
     }
+    /* Ours while we live, though not to close: forked children drop it like the rest. */
+    fcntl(weft_fd_own(inherited), F_SETFL, O_NONBLOCK);
+    fcntl(inherited, F_SETFD, FD_CLOEXEC);
     *door_p = (struct weft_control_door){.tcp = -1, .local = inherited, .is_inherited = true};
     return WEFT_OK;
 }

@@ -27,6 +27,10 @@ weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_m
                                   void (*give_up)(struct weft_control_op *op))
 {
     struct weft_engine *engine = op->channel->control->engine;
+    weft_status_t status = weft_control_engage(op->channel->control);
+    if (status != WEFT_OK) {
+        return status;
+    }
     weft_engine_post(engine, &op->task);
     if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(timeout_ms)) != WEFT_OK) {
         weft_engine_lock(engine);

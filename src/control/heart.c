@@ -3,10 +3,12 @@
  * Signs of life. Each neighbour hears from us at least once per heartbeat, whatever the application
  * does.
  *
- *   gone       end of the connection, or of a local process (its pidfd: a forked copy may hold the
- * socket open) path dead  our bytes unacknowledged by the peer's kernel for WEFT_PATH_TIMEOUT:
- * ERR_NETWORK silent     its kernel answers, its engine does not: one warning, never a verdict;
- * deadlines decide
+ *   gone       the end of the connection, or of a local process: its pidfd, because a forked copy of
+ *              the process may hold the socket open
+ *   path dead  our bytes unacknowledged by the peer's kernel for WEFT_PATH_TIMEOUT: ERR_NETWORK
+ *   silent     its kernel answers, its engine does not: one warning, never a verdict; deadlines
+ *              decide. A leaf that has not called anything yet has no thread to beat with: it counts
+ *              from its first frame on.
  */
 #include "control/internal.h"
 
@@ -67,7 +69,8 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
                           const struct weft_net_conn *conn, uint64_t now_ns)
 {
     uint64_t silent_ns = (uint64_t)control->params->number[WEFT_PARAM_SILENT] * WEFT_NS_PER_MS;
-    bool is_silent = now_ns > conn->heard_ns && now_ns - conn->heard_ns > silent_ns;
+    bool is_silent =
+        conn->is_beating && now_ns > conn->heard_ns && now_ns - conn->heard_ns > silent_ns;
     char name[96];
     if (is_silent == watch->is_silent) {
         return;

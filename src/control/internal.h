@@ -43,6 +43,7 @@ struct weft_control {
     uint32_t child_count;
     struct weft_list parting; /* first connections that were answered, on their way out */
 
+    _Atomic bool is_engaged; /* the background thread serves our engine */
     struct weft_engine_timer heart;
     struct weft_control_watch *watches; /* [child_count + 1], the last is the parent's; owned */
     struct weft_engine_timer news;      /* coordinator: closed ranks to tell */
@@ -61,6 +62,10 @@ struct weft_control {
 };
 
 /* ---- start.c ---- */
+/* From now on the background thread beats and relays for us while the application computes. A rank
+ * with children needs it from the start, a leaf with its first call: a thread costs 30 µs, which a
+ * start of many ranks on few CPUs would feel. */
+weft_status_t weft_control_engage(struct weft_control *control);
 extern const struct weft_net_conn_ops weft_control_conn_ops;
 void weft_control_start_fail(struct weft_control *control, weft_status_t status, uint32_t rank,
                              const char *fmt, ...) WEFT_PRINTF(4, 5);

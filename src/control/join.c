@@ -2,11 +2,11 @@
 /*
  * The way up: how a rank reaches the one it joins through.
  *
- *   root             opens its door and gathers.
- *   on its host      the others join through the root's local socket.
- *   on other hosts   the first rank to come binds the host's leader socket and becomes the leader:
- * it gathers its host and joins the root over TCP; the others join through it. direct           TCP
- * to the root, no leader (WEFT_JOIN=direct, or where local sockets do not work).
+ *   root            opens its door and gathers.
+ *   on its host     the others join through the root's local socket.
+ *   on other hosts  the first rank to come binds the host's leader socket and becomes the leader: it
+ *                   gathers its host and joins the root over TCP; the others join through it.
+ *   direct          TCP to the root, no leader (WEFT_JOIN=direct, or where local sockets fail).
  *
  * Nobody sleeps between steps: a rank waits for bytes. Only a root that is not there yet is dialled
  * again, after 1 ms, doubling to 128 ms. A root known by several possible ports is dialled on all
@@ -22,8 +22,6 @@
 #define RETRY_FIRST_MS 1
 #define RETRY_DOUBLINGS 7 /* up to 128 ms */
 
-static void dial(struct weft_control_start *start, struct weft_control_attempt *attempt);
-
 static void schedule_retry(struct weft_control_start *start, struct weft_control_attempt *attempt)
 {
     unsigned doublings = attempt->tries < RETRY_DOUBLINGS ? attempt->tries : RETRY_DOUBLINGS;
@@ -31,18 +29,6 @@ static void schedule_retry(struct weft_control_start *start, struct weft_control
     attempt->tries++;
     if (start->retry.at_ns > at_ns) {
         weft_engine_timer_set(start->control->engine, &start->retry, at_ns);
-    }
-}
-
-static void retry_fired(struct weft_engine_timer *timer, uint64_t now_ns)
-{
-    struct weft_control_start *start = WEFT_CONTAINER_OF(timer, struct weft_control_start, retry);
-    (void)now_ns;
-    timer->at_ns = WEFT_NEVER;
-    for (unsigned i = 0; i < start->attempt_count && start->is_over == 0; i++) {
-        if (start->attempts[i].conn == NULL) {
-            dial(start, &start->attempts[i]);
-        }
     }
 }
 
@@ -84,19 +70,22 @@ static void attempt_failed(struct weft_control_start *start, struct weft_control
     }
 }
 
-/* Takes fd over: a connection to the one above, on which this rank says who it is. */
-static void join_on(struct weft_control_start *start, struct weft_control_attempt *attempt, int fd)
+/* Takes the connection over: on it this rank says who it is. */
+static void join_on(struct weft_control_start *start, struct weft_control_attempt *attempt,
+                    struct weft_net_dial *dial)
 {
     uint8_t payload[WEFT_WIRE_MEMBER_MAX];
     int left_ms = weft_clock_ms_until(start->spec.deadline_ns);
-    size_t len;
     weft_status_t status;
     start->me.timeout_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
     start->me.leader = start->is_gatherer ? start->me.rank : WEFT_WIRE_NO_RANK;
-    len = weft_wire_member_encode(&start->me, payload, sizeof(payload));
-    status =
-        weft_net_conn_open(start->control->engine, fd, &start->control->self, WEFT_WIRE_JOIN,
-                           payload, len, &weft_control_conn_ops, start->control, &attempt->conn);
+    dial->self = &start->control->self;
+    dial->purpose = WEFT_WIRE_JOIN;
+    dial->payload = payload;
+    dial->payload_len = weft_wire_member_encode(&start->me, payload, sizeof(payload));
+    dial->ops = &weft_control_conn_ops;
+    dial->owner = start->control;
+    status = weft_net_conn_open(start->control->engine, dial, &attempt->conn);
     if (status != WEFT_OK) {
         weft_control_start_fail(start->control, status, start->me.rank, "%s", weft_error_text());
         return;
@@ -104,19 +93,31 @@ static void join_on(struct weft_control_start *start, struct weft_control_attemp
     attempt->conn->tag = ROLE_UP;
 }
 
-static void dial(struct weft_control_start *start, struct weft_control_attempt *attempt)
+static void dial_again(struct weft_control_start *start, struct weft_control_attempt *attempt)
 {
-    int fd = -1;
+    struct weft_net_dial dial;
     bool is_local = attempt->addr.ss_family == 0;
     weft_status_t status =
-        is_local ? weft_net_connect_local(start->spec.above_local, start->spec.deadline_ns, &fd)
-                 : weft_net_connect(&attempt->addr, &fd);
+        is_local ? weft_net_connect_local(start->spec.above_local, start->spec.deadline_ns, &dial)
+                 : weft_net_connect(&attempt->addr, &dial);
     if (status == WEFT_OK) {
-        join_on(start, attempt, fd);
+        join_on(start, attempt, &dial);
     } else {
         attempt_failed(start, attempt, status,
                        is_local && status == WEFT_ERR_NETWORK ? "nobody listens"
                                                               : weft_error_text());
+    }
+}
+
+static void retry_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_control_start *start = WEFT_CONTAINER_OF(timer, struct weft_control_start, retry);
+    (void)now_ns;
+    timer->at_ns = WEFT_NEVER;
+    for (unsigned i = 0; i < start->attempt_count && start->is_over == 0; i++) {
+        if (start->attempts[i].conn == NULL) {
+            dial_again(start, &start->attempts[i]);
+        }
     }
 }
 
@@ -227,17 +228,17 @@ static void attempt_add(struct weft_control_start *start, const struct sockaddr_
     }
 }
 
-/* By a local socket: the root's, or this host's leader's. fd -1: it is not there yet. */
-static weft_status_t go_local(struct weft_control_start *start, int fd)
+/* By a local socket: the root's, or this host's leader's. dial NULL: it is not there yet. */
+static weft_status_t go_local(struct weft_control_start *start, struct weft_net_dial *dial)
 {
     weft_status_t status = start->is_gatherer ? WEFT_OK : open_ears(start, false);
     if (status != WEFT_OK) {
-        weft_fd_close(fd);
+        weft_fd_close(dial != NULL ? dial->fd : -1);
         return status;
     }
     attempt_add(start, NULL);
-    if (fd >= 0) {
-        join_on(start, &start->attempts[0], fd);
+    if (dial != NULL) {
+        join_on(start, &start->attempts[0], dial);
     } else {
         schedule_retry(start, &start->attempts[0]);
     }
@@ -252,7 +253,7 @@ static weft_status_t go_direct(struct weft_control_start *start)
     }
     for (unsigned i = 0; status == WEFT_OK && i < start->attempt_count && start->is_over == 0;
          i++) {
-        dial(start, &start->attempts[i]);
+        dial_again(start, &start->attempts[i]);
     }
     return status;
 }
@@ -262,16 +263,17 @@ static weft_status_t go_by_leader(struct weft_control_start *start)
 {
     struct weft_control *control = start->control;
     char name[WEFT_WIRE_NAME_LEN];
+    struct weft_net_dial dial;
     int fd = -1;
     weft_status_t status;
     weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "leader", 0,
                          name);
     do {
-        status = weft_net_connect_local(name, start->spec.deadline_ns, &fd);
+        status = weft_net_connect_local(name, start->spec.deadline_ns, &dial);
         if (status == WEFT_OK) {
             memcpy(start->spec.above_local, name, sizeof(name));
             start->spec.is_above_here = false;
-            return go_local(start, fd);
+            return go_local(start, &dial);
         }
         /* Nobody there: lead. Somebody bound it in between: join it, as soon as it listens. */
         status = status == WEFT_ERR_NETWORK ? weft_net_listen_local(name, &fd) : status;
@@ -291,7 +293,7 @@ static weft_status_t go_by_leader(struct weft_control_start *start)
 weft_status_t weft_control_join(struct weft_control_start *start)
 {
     const struct weft_control_spec *spec = &start->spec;
-    int fd = -1;
+    struct weft_net_dial dial;
     weft_engine_timer_open(&start->retry, retry_fired);
     if (spec->door != NULL) {
         weft_status_t status = open_served_door(start);
@@ -303,11 +305,11 @@ weft_status_t weft_control_join(struct weft_control_start *start)
         return go_direct(start);
     }
     if (spec->above_local[0] != '\0' &&
-        weft_net_connect_local(spec->above_local, spec->deadline_ns, &fd) == WEFT_OK) {
-        return go_local(start, fd);
+        weft_net_connect_local(spec->above_local, spec->deadline_ns, &dial) == WEFT_OK) {
+        return go_local(start, &dial);
     }
     if (spec->is_above_here) {
-        return go_local(start, -1); /* it is only late */
+        return go_local(start, NULL); /* it is only late */
     }
     return start->is_gatherer ? go_direct(start) : go_by_leader(start);
 }

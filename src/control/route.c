@@ -81,6 +81,7 @@ static void dispatch(struct weft_control *control, struct weft_net_conn *from,
 void weft_control_arrived(struct weft_control *control, struct weft_net_conn *from,
                           const struct weft_wire_frame *frame, const uint8_t *payload)
 {
+    from->is_beating = true;
     switch (frame->type) {
     case WEFT_WIRE_HEARTBEAT:
         break;

@@ -77,27 +77,38 @@ static void take_table(struct weft_control_start *start, struct weft_net_conn *c
     weft_control_place(start);
 }
 
+/* To the parent in the tree, which is not the one we joined through. */
+static weft_status_t connect_parent(struct weft_control_start *start,
+                                    const struct weft_wire_answer *answer,
+                                    struct weft_net_dial *dial_p)
+{
+    const struct weft_wire_self *self = &start->control->self;
+    struct sockaddr_storage addr;
+    char name[WEFT_WIRE_NAME_LEN];
+    weft_status_t status;
+    if (answer->is_local) {
+        weft_wire_local_name(self->key, self->job, self->epoch, "rank", answer->parent, name);
+        return weft_net_connect_local(name, start->spec.deadline_ns, dial_p);
+    }
+    status = weft_net_addr_from_wire(&answer->addr, &addr);
+    return status == WEFT_OK ? weft_net_connect(&addr, dial_p) : status;
+}
+
 static void take_answer(struct weft_control_start *start, const struct weft_wire_frame *frame,
                         const uint8_t *payload)
 {
     struct weft_control *control = start->control;
-    struct weft_wire_answer answer;
-    struct sockaddr_storage addr;
-    char name[WEFT_WIRE_NAME_LEN];
-    int fd = -1;
+    struct weft_wire_answer answer = {.parent = WEFT_WIRE_NO_RANK};
+    struct weft_net_dial dial;
     weft_status_t status = weft_wire_answer_decode(payload, frame->len, &answer);
-    if (status == WEFT_OK && answer.is_local) {
-        weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "rank",
-                             answer.parent, name);
-        status = weft_net_connect_local(name, start->spec.deadline_ns, &fd);
-    } else if (status == WEFT_OK) {
-        status = weft_net_addr_from_wire(&answer.addr, &addr);
-        status = status == WEFT_OK ? weft_net_connect(&addr, &fd) : status;
-    }
+    status = status == WEFT_OK ? connect_parent(start, &answer, &dial) : status;
     if (status == WEFT_OK) {
         start->has_answer = true;
-        status = weft_net_conn_open(control->engine, fd, &control->self, WEFT_WIRE_ATTACH, NULL, 0,
-                                    &weft_control_conn_ops, control, &control->parent);
+        dial.self = &control->self;
+        dial.purpose = WEFT_WIRE_ATTACH;
+        dial.ops = &weft_control_conn_ops;
+        dial.owner = control;
+        status = weft_net_conn_open(control->engine, &dial, &control->parent);
     }
     if (status != WEFT_OK) {
         weft_control_start_fail(control, status, answer.parent, "cannot attach to rank %u: %s",
@@ -305,6 +316,14 @@ static unsigned ranks_on_this_host(const struct weft_control *control)
     return count;
 }
 
+weft_status_t weft_control_engage(struct weft_control *control)
+{
+    if (atomic_exchange(&control->is_engaged, true)) {
+        return WEFT_OK;
+    }
+    return weft_background_join(control->engine);
+}
+
 weft_status_t weft_control_open(const struct weft_control_spec *spec,
                                 struct weft_control **control_p)
 {
@@ -335,6 +354,9 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
         status = weft_control_heart_open(control);
     }
     weft_engine_unlock(control->engine);
+    if (status == WEFT_OK && control->child_count > 0) {
+        status = weft_control_engage(control);
+    }
     if (status != WEFT_OK) {
         control->is_closing = true;
         weft_control_close(control);

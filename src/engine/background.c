@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The background thread: one per process, from the first engine to the last. It serves engines that
- * nobody drives, so that heartbeats, verdicts and strangers are served while the application
- * computes.
+ * The background thread: one per process, from the first engine that needs it to the last. It serves
+ * engines that nobody drives, so that heartbeats, verdicts and strangers are served while the
+ * application computes.
  *
  * It sleeps in an epoll of the engines' epolls, each armed for one event. When an event comes while
- * a driver is at work it steps back: the engine stays unarmed and is looked at again after a nap (1
- * ms, doubling to 16 ms while the driver stays), so that a driven engine costs no double wake-ups.
- * Once nobody has driven for 100 µs it drives the engine itself and arms it again.
+ * a driver is at work it steps back: the engine stays unarmed and is looked at again after a nap
+ * (1 ms, doubling to 16 ms while the driver stays), so that a driven engine costs no double
+ * wake-ups. Once nobody has driven for 100 µs it drives the engine itself and arms it again.
  */
 #include "engine/internal.h"
 
@@ -17,6 +17,8 @@
 
 #define IDLE_NS UINT64_C(100000)
 #define NAP_MS 1
+#define FIRST_LOOK_MS 10 /* the first engine is armed already; its timers are not nearer */
+#define STACK_LEN ((size_t)256 << 10)
 #define NAP_DOUBLINGS 4
 #define ROUNDS 16 /* then other engines have their turn */
 
@@ -101,7 +103,7 @@ static uint64_t serve_all(const struct epoll_event *events, int count)
 static void *background_main(void *unused)
 {
     struct epoll_event events[16];
-    uint64_t wake_ns = 0;
+    uint64_t wake_ns = weft_clock_after_ms(FIRST_LOOK_MS);
     (void)unused;
     for (;;) {
         int count = epoll_wait(background.epfd, events, WEFT_COUNT_OF(events),
@@ -119,16 +121,15 @@ static void *background_main(void *unused)
 /* Signals are the application's business. */
 static int start_thread(void)
 {
-    sigset_t all, before;
+    sigset_t all;
     pthread_attr_t attr;
     int error;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, 256 << 10);
+    pthread_attr_setsigmask_np(&attr, &all);
+    pthread_attr_setstacksize(&attr, STACK_LEN);
     error = pthread_create(&background.thread, &attr, background_main, NULL);
     pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 
@@ -187,6 +188,7 @@ weft_status_t weft_background_join(struct weft_engine *engine)
         status = weft_fail_errno("epoll_ctl(add)");
     }
     if (status == WEFT_OK) {
+        atomic_store(&engine->armed, 1);
         weft_list_append(&background.engines, &engine->background_node);
         if (!is_first) {
             wake_thread(engine); /* its timers are not known there yet */

@@ -42,6 +42,9 @@ struct weft_engine_task {
 /* cpus: how many this process may use. */
 weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engine **engine_p);
 void weft_engine_close(struct weft_engine *engine); /* sources must be gone; NULL is fine */
+/* While a job starts: who serves it waits awake (yielding), because work for it keeps coming; the
+ * others sleep at once, because whoever they wait for needs the CPU. */
+void weft_engine_set_starting(struct weft_engine *engine, unsigned ranks, bool is_serving);
 /* Ranks that share the CPUs with this one: more ranks than CPUs, and waiting yields instead of
  * spinning. */
 void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here);

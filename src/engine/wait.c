@@ -34,6 +34,14 @@ void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here)
     atomic_store(&engine->yield_ns, ranks_here > 8 * engine->cpus ? 0 : YIELD_NS);
 }
 
+void weft_engine_set_starting(struct weft_engine *engine, unsigned ranks, bool is_serving)
+{
+    weft_engine_set_load(engine, ranks);
+    if (ranks > engine->cpus) {
+        atomic_store(&engine->yield_ns, is_serving ? YIELD_NS : 0);
+    }
+}
+
 static inline void relax(void)
 {
 #if defined(__x86_64__)

@@ -86,24 +86,41 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 }
 
 /* Another user's process on this host is a stranger, whatever it knows. */
-static bool is_same_user(int fd)
+static bool is_same_user(int fd, pid_t *pid_p)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.uid != geteuid()) {
+        return false;
+    }
+    *pid_p = peer.pid;
+    return true;
+}
+
+static const uint8_t *next_nonce(struct weft_net_acceptor *acceptor)
+{
+    if (acceptor->nonces_left == 0) {
+        if (weft_random(acceptor->nonces, sizeof(acceptor->nonces)) != WEFT_OK) {
+            return NULL;
+        }
+        acceptor->nonces_left = WEFT_NET_NONCES;
+    }
+    return acceptor->nonces[--acceptor->nonces_left];
 }
 
 static void admit(struct weft_net_acceptor *acceptor, int fd)
 {
     struct weft_net_conn *conn;
+    const uint8_t *nonce = next_nonce(acceptor);
+    pid_t pid = 0;
     weft_fd_own(fd);
     weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_ACCEPTED, 1);
-    if (acceptor->is_local && !is_same_user(fd)) {
+    if (nonce == NULL || (acceptor->is_local && !is_same_user(fd, &pid))) {
         weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_STRANGERS, 1);
         weft_fd_close(fd);
         return;
     }
-    if (weft_net_conn_serve(acceptor, fd, &conn) == WEFT_OK) {
+    if (weft_net_conn_serve(acceptor, fd, pid, nonce, &conn) == WEFT_OK) {
         weft_list_append(&acceptor->pending, &conn->node);
         acceptor->pending_count++;
     }

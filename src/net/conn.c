@@ -2,11 +2,12 @@
 /*
  * One connection, from dial or accept to close.
  *
- *   client: SHAKING ------------------> OPEN -> DEAD        the listener speaks first, so a client
- * only server: SHAKING -> HELLO (owner) -> OPEN -> DEAD        waits for bytes, also while it
- * connects
+ *   client: SHAKING ------------------> OPEN -> DEAD
+ *   server: SHAKING -> HELLO (owner) -> OPEN -> DEAD
  *
- * Bytes in: one receive per readiness, frames are parsed where they lie and handed up without a
+ * The listener speaks first, so a client only waits for bytes, also while it connects.
+ *
+ * Bytes in: one receive per readiness; frames are parsed where they lie and handed up without a
  * copy; the buffer grows with the bytes that really came, never with the length a header claims.
  * Bytes out: frames are appended to one buffer and written at once; what the socket does not take
  * waits for EPOLLOUT. The owner may close the connection inside any call it gets: memory is then
@@ -431,18 +432,14 @@ err_free:
     return status;
 }
 
-static void note_peer(struct weft_net_conn *conn)
+static void note_peer(struct weft_net_conn *conn, bool is_local, pid_t pid)
 {
     struct sockaddr_storage addr;
     socklen_t len = sizeof(addr);
-    struct ucred peer;
-    socklen_t peer_len = sizeof(peer);
-    if (conn->is_local) {
-        if (getsockopt(conn->source.fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0) {
-            conn->peer_pid = peer.pid;
-        }
-        snprintf(conn->peer_text, sizeof(conn->peer_text), "pid %d on this host",
-                 (int)conn->peer_pid);
+    conn->is_local = is_local;
+    conn->peer_pid = pid;
+    if (is_local) {
+        snprintf(conn->peer_text, sizeof(conn->peer_text), "pid %d on this host", (int)pid);
     } else if (getpeername(conn->source.fd, (struct sockaddr *)&addr, &len) == 0) {
         weft_net_addr_print(&addr, conn->peer_text);
     } else {
@@ -450,47 +447,35 @@ static void note_peer(struct weft_net_conn *conn)
     }
 }
 
-weft_status_t weft_net_conn_open(struct weft_engine *engine, int fd,
-                                 const struct weft_wire_self *self, enum weft_wire_purpose purpose,
-                                 const void *payload, size_t payload_len,
-                                 const struct weft_net_conn_ops *ops, void *owner,
+weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_net_dial *dial,
                                  struct weft_net_conn **conn_p)
 {
     uint8_t nonce[WEFT_WIRE_NONCE_LEN];
-    int domain = 0;
-    socklen_t len = sizeof(domain);
     weft_status_t status = weft_random(nonce, sizeof(nonce));
     if (status != WEFT_OK) {
-        weft_fd_close(fd);
+        weft_fd_close(dial->fd);
         return status;
     }
-    status = conn_new(engine, fd, ops, owner, conn_p);
+    status = conn_new(engine, dial->fd, dial->ops, dial->owner, conn_p);
     if (status != WEFT_OK) {
         return status;
     }
-    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-    (*conn_p)->is_local = domain == AF_UNIX;
-    note_peer(*conn_p);
-    weft_wire_client_open((*conn_p)->shake, self, nonce, purpose, 0, payload, payload_len);
+    note_peer(*conn_p, dial->is_local, dial->peer_pid);
+    weft_wire_client_open((*conn_p)->shake, dial->self, nonce, dial->purpose, 0, dial->payload,
+                          dial->payload_len);
     return WEFT_OK;
 }
 
-weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd,
+weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pid_t pid,
+                                  const uint8_t nonce[WEFT_WIRE_NONCE_LEN],
                                   struct weft_net_conn **conn_p)
 {
-    uint8_t nonce[WEFT_WIRE_NONCE_LEN];
-    weft_status_t status = weft_random(nonce, sizeof(nonce));
-    if (status != WEFT_OK) {
-        weft_fd_close(fd);
-        return status;
-    }
-    status = conn_new(acceptor->engine, fd, acceptor->ops, acceptor->owner, conn_p);
+    weft_status_t status = conn_new(acceptor->engine, fd, acceptor->ops, acceptor->owner, conn_p);
     if (status != WEFT_OK) {
         return status;
     }
     (*conn_p)->acceptor = acceptor;
-    (*conn_p)->is_local = acceptor->is_local;
-    note_peer(*conn_p);
+    note_peer(*conn_p, acceptor->is_local, pid);
     weft_wire_server_open((*conn_p)->shake, acceptor->self, nonce);
     send_shake(*conn_p);
     return WEFT_OK;

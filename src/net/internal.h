@@ -5,6 +5,8 @@
 
 #include "net/net.h"
 
+#define WEFT_NET_NONCES 8
+
 struct weft_net_acceptor {
     struct weft_engine_source source;
     struct weft_engine_timer timer;
@@ -17,12 +19,15 @@ struct weft_net_acceptor {
     unsigned pending_count;
     bool is_local;
     bool is_full; /* not accepting until one of the pending has moved */
+    uint8_t nonces[WEFT_NET_NONCES][WEFT_WIRE_NONCE_LEN]; /* drawn ahead, each used once */
+    unsigned nonces_left;
     unsigned refused;
     char latest_refused[WEFT_NET_ADDR_TEXT_LEN];
 };
 
-/* Server side: takes fd over, sends the challenge. */
-weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd,
+/* Server side: takes fd over, sends the challenge with this nonce. */
+weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pid_t pid,
+                                  const uint8_t nonce[WEFT_WIRE_NONCE_LEN],
                                   struct weft_net_conn **conn_p);
 /* The connection proved itself, or is gone: the acceptor forgets it. */
 void weft_net_acceptor_forget(struct weft_net_acceptor *acceptor, struct weft_net_conn *conn);

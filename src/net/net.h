@@ -16,6 +16,9 @@
 
 #define WEFT_NET_ADDR_TEXT_LEN 80
 
+struct weft_net_conn;
+struct weft_net_conn_ops;
+
 /* ---- addresses (addr.c) ---- */
 
 void weft_net_addr_to_wire(const struct sockaddr_storage *addr, struct weft_wire_addr *wire_p);
@@ -41,15 +44,29 @@ weft_status_t weft_net_listen(const struct sockaddr_storage *addr, uint16_t firs
                               int *fd_p, struct sockaddr_storage *bound_p);
 /* Abstract unix socket. ERR_BUSY: another process has it. */
 weft_status_t weft_net_listen_local(const char *name, int *fd_p);
+/* A connection about to be made: connecting fills the first part, its owner the second. self, ops:
+ * lent while it lives. */
+struct weft_net_dial {
+    int fd;
+    bool is_local;
+    pid_t peer_pid; /* local only */
+
+    const struct weft_wire_self *self;
+    enum weft_wire_purpose purpose;
+    const void *payload; /* of the hello */
+    size_t payload_len;
+    const struct weft_net_conn_ops *ops;
+    void *owner;
+};
+
 /* Starts connecting; the socket becomes writable when it has an answer. */
-weft_status_t weft_net_connect(const struct sockaddr_storage *addr, int *fd_p);
+weft_status_t weft_net_connect(const struct sockaddr_storage *addr, struct weft_net_dial *dial_p);
 /* Connects to an abstract socket of a process of the same user, else ERR_AUTH; ERR_NETWORK: nobody
  * listens. Blocks only while the listener's queue is full. */
-weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns, int *fd_p);
+weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns,
+                                     struct weft_net_dial *dial_p);
 
 /* ---- connections (conn.c) ---- */
-
-struct weft_net_conn;
 
 /* What the owner is told, under the engine's lock. It may close the connection inside any of them.
  */
@@ -73,6 +90,7 @@ struct weft_net_conn {
     struct weft_list node;               /* the owner's */
     uint32_t peer_rank;                  /* from the handshake */
     uint32_t tag;                        /* the owner's */
+    bool is_beating;                     /* the owner's */
     uint8_t purpose;
     bool is_local;                          /* unix socket: no seals, the kernel vouches */
     pid_t peer_pid;                         /* local only */
@@ -97,12 +115,8 @@ struct weft_net_conn {
     size_t in_len, in_room, out_start, out_len, out_room;
 };
 
-/* Client: dials (nonblocking) and proves itself. `fd` comes from weft_net_connect*(), which this
- * takes over, also when it fails. self, ops: lent while the connection lives. */
-weft_status_t weft_net_conn_open(struct weft_engine *engine, int fd,
-                                 const struct weft_wire_self *self, enum weft_wire_purpose purpose,
-                                 const void *payload, size_t payload_len,
-                                 const struct weft_net_conn_ops *ops, void *owner,
+/* Client: proves itself as soon as the listener has spoken. Takes dial->fd over, also when it fails. */
+weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_net_dial *dial,
                                  struct weft_net_conn **conn_p);
 /* Closes at once (what is queued is tried once more) and frees; NULL is fine. */
 void weft_net_conn_close(struct weft_net_conn *conn);

@@ -136,7 +136,7 @@ weft_status_t weft_net_listen_local(const char *name, int *fd_p)
     return WEFT_OK;
 }
 
-weft_status_t weft_net_connect(const struct sockaddr_storage *addr, int *fd_p)
+weft_status_t weft_net_connect(const struct sockaddr_storage *addr, struct weft_net_dial *dial_p)
 {
     char text[WEFT_NET_ADDR_TEXT_LEN];
     weft_status_t status;
@@ -154,7 +154,7 @@ weft_status_t weft_net_connect(const struct sockaddr_storage *addr, int *fd_p)
         weft_fd_close(fd);
         return status;
     }
-    *fd_p = fd;
+    *dial_p = (struct weft_net_dial){.fd = fd};
     return WEFT_OK;
 }
 
@@ -175,7 +175,8 @@ static int connect_waiting(int fd, const struct sockaddr_un *addr, socklen_t len
     return result;
 }
 
-weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns, int *fd_p)
+weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns,
+                                     struct weft_net_dial *dial_p)
 {
     struct sockaddr_un addr;
     struct ucred peer;
@@ -202,6 +203,6 @@ weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns, int
         weft_fd_close(fd);
         return weft_fail(WEFT_ERR_AUTH, "the local socket of this job belongs to another user");
     }
-    *fd_p = fd;
+    *dial_p = (struct weft_net_dial){.fd = fd, .is_local = true, .peer_pid = peer.pid};
     return WEFT_OK;
 }
