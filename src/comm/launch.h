@@ -45,8 +45,8 @@ const char *weft_launcher_name(enum weft_launcher launcher);
 /* Slurm: first host of a node list such as "gpu[07-09,12],login1" → "gpu07". ERR_INVALID. */
 weft_status_t weft_launch_first_host(const char *nodelist, char *host, size_t room);
 
-/* The job id and the key of its handshakes, from the secret (NULL: none, the key is well known) and
- * the job's name. Here only, because `weft run` needs the same to open rank 0's listener.
+/* The job id (from the job's name) and the key of its handshakes (the secret; NULL: none, and the key
+ * is well known). Here only, because `weft run` needs the same to open rank 0's listener.
  * ERR_SYSTEM. */
 weft_status_t weft_comm_job_key(const uint8_t *secret, const char *job_name, uint8_t job[16],
                                 uint8_t key[WEFT_SECRET_LEN]);

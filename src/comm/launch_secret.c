@@ -32,7 +32,8 @@ weft_status_t weft_comm_job_key(const uint8_t *secret, const char *job_name, uin
     if (status != WEFT_OK) {
         return status;
     }
-    weft_wire_derive(secret != NULL ? secret : zeros, "weft job", job_name, strlen(job_name), hash);
+    /* From the name alone: a rank with a wrong secret must find its job, and be refused there. */
+    weft_wire_derive(zeros, "weft job", job_name, strlen(job_name), hash);
     memcpy(job, hash, 16);
     if (secret != NULL) {
         memcpy(key, secret, WEFT_SECRET_LEN);

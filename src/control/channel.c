@@ -34,6 +34,7 @@ weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_m
     weft_engine_post(engine, &op->task);
     if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(timeout_ms)) != WEFT_OK) {
         weft_engine_lock(engine);
+        weft_engine_run_tasks(engine); /* ours may not have had its turn */
         if (atomic_load(&op->is_done) == 0) {
             give_up(op);
         }
@@ -96,7 +97,11 @@ void weft_control_channel_end(struct weft_control_channel *channel, weft_status_
 
 weft_status_t weft_control_channel_status(struct weft_control_channel *channel)
 {
-    uint32_t ended = atomic_load_explicit(&channel->ended, memory_order_acquire);
+    uint32_t ended;
+    if (!atomic_load(&channel->control->is_engaged)) {
+        weft_engine_poll(channel->control->engine); /* nobody else reads our news yet */
+    }
+    ended = atomic_load_explicit(&channel->ended, memory_order_acquire);
     return ended == 0 ? WEFT_OK : weft_fail((weft_status_t)ended, "%s", channel->text);
 }
 

@@ -15,10 +15,12 @@
 
 static void bell_ready(struct weft_engine_source *source, uint32_t events)
 {
+    const struct weft_engine *engine = WEFT_CONTAINER_OF(source, struct weft_engine, bell_source);
     uint64_t rings;
     (void)events;
-    /* Only empties the counter: the tasks it announces are run by the round itself. */
-    if (read(source->fd, &rings, sizeof(rings)) < 0) {
+    /* Only empties the counter: the tasks it announces are run by the round itself. While another
+     * thread sleeps the ring is left for it, else it would sleep on. */
+    if (atomic_load(&engine->asleep) != 0 || read(source->fd, &rings, sizeof(rings)) < 0) {
         return;
     }
 }
@@ -210,6 +212,19 @@ static bool run_tasks(struct weft_engine *engine)
     return has_run;
 }
 
+static void ring(struct weft_engine *engine)
+{
+    const uint64_t one = 1;
+    if (write(engine->doorbell, &one, sizeof(one)) < 0) {
+        weft_log(engine, ERROR, "cannot ring the doorbell, errno %d", errno);
+    }
+}
+
+void weft_engine_run_tasks(struct weft_engine *engine)
+{
+    run_tasks(engine);
+}
+
 bool weft_engine_round(struct weft_engine *engine)
 {
     bool has_moved = run_tasks(engine);
@@ -228,6 +243,9 @@ bool weft_engine_round(struct weft_engine *engine)
     if (engine->has_completed) {
         engine->has_completed = false;
         weft_engine_pass_turn(engine, INT32_MAX);
+        if (atomic_load(&engine->asleep) != 0) {
+            ring(engine); /* what completed may be the sleeper's */
+        }
     }
     return has_moved;
 }
@@ -239,7 +257,6 @@ void weft_engine_completed(struct weft_engine *engine)
 
 void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
 {
-    const uint64_t one = 1;
     weft_queue_push(&engine->tasks, &task->node);
     /* Pairs with the fence before a sleeper looks at the queue a last time: either it sees the task
      * or we see that it sleeps. */
@@ -248,7 +265,5 @@ void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
         atomic_load_explicit(&engine->armed, memory_order_relaxed) == 0) {
         return;
     }
-    if (write(engine->doorbell, &one, sizeof(one)) < 0) {
-        weft_log(engine, ERROR, "cannot ring the doorbell, errno %d", errno);
-    }
+    ring(engine);
 }

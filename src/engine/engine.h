@@ -67,6 +67,9 @@ void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_tim
  */
 void weft_engine_completed(struct weft_engine *engine);
 
+/* Runs what was posted, without polling: after a timeout the caller's own task may still be queued. */
+void weft_engine_run_tasks(struct weft_engine *engine);
+
 /* ---- any thread ---- */
 
 /* Lock-free; wakes the sleeping driver if there is one. */
@@ -75,6 +78,8 @@ void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
  * caller knows what it waited for). */
 weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_t *word,
                                uint64_t deadline_ns);
+/* One round, unless somebody else drives. */
+void weft_engine_poll(struct weft_engine *engine);
 /* For the rare cases outside rounds (set-up, timeouts, closing): waits for the round in progress.
  */
 void weft_engine_lock(struct weft_engine *engine);

@@ -65,12 +65,12 @@ static void sleep_for_turn(struct weft_engine *engine, const _Atomic uint32_t *w
 {
     uint32_t turn = atomic_load(&engine->turn);
     uint64_t now_ns = weft_clock_ns();
+    uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
     struct timespec left = {.tv_sec = 1};
-    atomic_fetch_add(&engine->waiters, 1);
-    if (deadline_ns - now_ns < UINT64_C(1000000000)) {
-        left.tv_sec = 0;
-        left.tv_nsec = deadline_ns > now_ns ? (long)(deadline_ns - now_ns) : 0;
+    if (left_ns < UINT64_C(1000000000)) {
+        left = (struct timespec){.tv_nsec = (long)left_ns};
     }
+    atomic_fetch_add(&engine->waiters, 1);
     if (atomic_load(word) == 0 && atomic_load(&engine->asleep) != 0) {
         syscall(SYS_futex, &engine->turn, FUTEX_WAIT_PRIVATE, turn, &left, NULL, 0);
     }
@@ -100,6 +100,14 @@ static void sleep_now(struct weft_engine *engine, const _Atomic uint32_t *word,
         atomic_store(&engine->asleep, 0);
     } else {
         sleep_for_turn(engine, word, deadline_ns);
+    }
+}
+
+void weft_engine_poll(struct weft_engine *engine)
+{
+    if (pthread_mutex_trylock(&engine->lock) == 0) {
+        weft_engine_round(engine);
+        pthread_mutex_unlock(&engine->lock);
     }
 }
 

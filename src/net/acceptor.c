@@ -108,10 +108,12 @@ static const uint8_t *next_nonce(struct weft_net_acceptor *acceptor)
     return acceptor->nonces[--acceptor->nonces_left];
 }
 
+static const uint8_t no_nonce[WEFT_WIRE_NONCE_LEN]; /* local sockets need none */
+
 static void admit(struct weft_net_acceptor *acceptor, int fd)
 {
     struct weft_net_conn *conn;
-    const uint8_t *nonce = next_nonce(acceptor);
+    const uint8_t *nonce = acceptor->is_local ? no_nonce : next_nonce(acceptor);
     pid_t pid = 0;
     weft_fd_own(fd);
     weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_ACCEPTED, 1);
@@ -123,6 +125,10 @@ static void admit(struct weft_net_acceptor *acceptor, int fd)
     if (weft_net_conn_serve(acceptor, fd, pid, nonce, &conn) == WEFT_OK) {
         weft_list_append(&acceptor->pending, &conn->node);
         acceptor->pending_count++;
+        if (acceptor->is_local) {
+            conn->source.ready(&conn->source,
+                               EPOLLIN); /* a local hello comes with the connection */
+        }
     }
 }
 

@@ -5,7 +5,7 @@
  *   client: SHAKING ------------------> OPEN -> DEAD
  *   server: SHAKING -> HELLO (owner) -> OPEN -> DEAD
  *
- * The listener speaks first, so a client only waits for bytes, also while it connects.
+ * Over TCP the listener speaks first, so a client only waits for bytes, also while it connects.
  *
  * Bytes in: one receive per readiness; frames are parsed where they lie and handed up without a
  * copy; the buffer grows with the bytes that really came, never with the length a header claims.
@@ -463,6 +463,10 @@ weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_n
     note_peer(*conn_p, dial->is_local, dial->peer_pid);
     weft_wire_client_open((*conn_p)->shake, dial->self, nonce, dial->purpose, 0, dial->payload,
                           dial->payload_len);
+    if (dial->is_local) {
+        weft_wire_client_speak((*conn_p)->shake);
+        send_shake(*conn_p);
+    }
     return WEFT_OK;
 }
 
@@ -476,7 +480,7 @@ weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pi
     }
     (*conn_p)->acceptor = acceptor;
     note_peer(*conn_p, acceptor->is_local, pid);
-    weft_wire_server_open((*conn_p)->shake, acceptor->self, nonce);
+    weft_wire_server_open((*conn_p)->shake, acceptor->self, acceptor->is_local ? NULL : nonce);
     send_shake(*conn_p);
     return WEFT_OK;
 }

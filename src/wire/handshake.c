@@ -6,7 +6,7 @@
  * `payload` cannot overflow.
  *
  *   server:  HEAD, HELLO, PAYLOAD, PROOF
- *   client:  HEAD, CHALLENGE, then HEAD, ACCEPT or HEAD, REFUSE, REASON
+ *   client:  HEAD, CHALLENGE, then HEAD, ACCEPT or HEAD, REFUSE, REASON (local: from the second HEAD)
  *
  * Who gets which answer: bytes that are not ours get none. A hello that is ours, but of another
  * version, job, epoch or secret, is read to its end and refused with a reason: closing with unread
@@ -78,6 +78,7 @@ static void shake_open(struct weft_wire_handshake *shake, const struct weft_wire
     shake->status = WEFT_OK;
     shake->reason[0] = '\0';
     shake->out_len = 0;
+    shake->is_challenged = false;
     shake->peer_version = 0;
     shake->peer_rank = WEFT_WIRE_NO_RANK;
     shake->peer_ranks = 0;
@@ -95,6 +96,10 @@ void weft_wire_server_open(struct weft_wire_handshake *shake, const struct weft_
 {
     shake_open(shake, self);
     shake->is_server = true;
+    if (nonce == NULL) {
+        weft_wire_challenge_imply(self, (struct weft_wire_challenge *)shake->challenge);
+        return;
+    }
     weft_wire_challenge_encode(self, nonce, (struct weft_wire_challenge *)shake->challenge);
     memcpy(shake->out, shake->challenge, sizeof(shake->challenge));
     shake->out_len = sizeof(shake->challenge);
@@ -222,7 +227,8 @@ void weft_wire_accept(struct weft_wire_handshake *shake)
 
     assert(shake->is_server && shake->state == WEFT_WIRE_HELLO);
     weft_wire_head_encode(WEFT_WIRE_VERSION, WEFT_WIRE_KIND_ACCEPT, 0, &accepted->head);
-    weft_wire_accept_proof(shake->self, shake->proof, accepted->proof);
+    put_u32(accepted->rank, shake->self->rank);
+    weft_wire_accept_proof(shake->self, accepted->rank, shake->proof, accepted->proof);
     shake->out_len = sizeof(*accepted);
     finish(shake);
 }
@@ -274,6 +280,31 @@ static void fail_unequal_secrets(struct weft_wire_handshake *shake, struct weft_
     shake->out_len = HELLO_LEN + WEFT_WIRE_PROOF_LEN;
 }
 
+/* `hello` lies in out; payload and proof follow it. */
+static void prove(struct weft_wire_handshake *shake, const struct weft_wire_challenge *challenge,
+                  const struct weft_wire_hello *hello)
+{
+    weft_wire_hello_proof(shake->self, challenge, hello, shake->payload, shake->proof);
+    weft_wire_context(shake->self, challenge, hello, shake->context);
+    memcpy(shake->out + HELLO_LEN, shake->payload, shake->payload_len);
+    memcpy(shake->out + HELLO_LEN + shake->payload_len, shake->proof, WEFT_WIRE_PROOF_LEN);
+    shake->out_len = HELLO_LEN + shake->payload_len + WEFT_WIRE_PROOF_LEN;
+    shake->is_challenged = true;
+    want(shake, PART_HEAD, 0, HEAD_LEN);
+}
+
+void weft_wire_client_speak(struct weft_wire_handshake *shake)
+{
+    const struct weft_wire_call call = {shake->purpose, shake->lane, shake->nonce, shake->payload,
+                                        shake->payload_len};
+    struct weft_wire_hello *hello = (struct weft_wire_hello *)shake->out;
+    struct weft_wire_challenge implied;
+
+    weft_wire_challenge_imply(shake->self, &implied);
+    weft_wire_hello_encode(shake->self, &call, hello);
+    prove(shake, &implied, hello);
+}
+
 static void challenge_done(struct weft_wire_handshake *shake)
 {
     const struct weft_wire_challenge *challenge = (const struct weft_wire_challenge *)shake->in;
@@ -297,12 +328,7 @@ static void challenge_done(struct weft_wire_handshake *shake)
         fail_unequal_secrets(shake, hello);
         return;
     }
-    weft_wire_hello_proof(shake->self, challenge, hello, shake->payload, shake->proof);
-    weft_wire_context(shake->self, challenge, hello, shake->context);
-    memcpy(shake->out + HELLO_LEN, shake->payload, shake->payload_len);
-    memcpy(shake->out + HELLO_LEN + shake->payload_len, shake->proof, WEFT_WIRE_PROOF_LEN);
-    shake->out_len = HELLO_LEN + shake->payload_len + WEFT_WIRE_PROOF_LEN;
-    want(shake, PART_HEAD, 0, HEAD_LEN);
+    prove(shake, challenge, hello);
 }
 
 static void accept_done(struct weft_wire_handshake *shake)
@@ -310,8 +336,9 @@ static void accept_done(struct weft_wire_handshake *shake)
     const struct weft_wire_accepted *accepted = (const struct weft_wire_accepted *)shake->in;
     uint8_t expected[WEFT_WIRE_PROOF_LEN];
 
-    weft_wire_accept_proof(shake->self, shake->proof, expected);
+    weft_wire_accept_proof(shake->self, accepted->rank, shake->proof, expected);
     if (weft_wire_is_equal(expected, accepted->proof, sizeof(expected))) {
+        shake->peer_rank = get_u32(accepted->rank);
         finish(shake);
     } else {
         fail(shake, WEFT_ERR_AUTH, "the listener does not know the job's secret");
@@ -379,8 +406,7 @@ static void fail_version(struct weft_wire_handshake *shake)
 static void head_done(struct weft_wire_handshake *shake)
 {
     const struct weft_wire_head *head = (const struct weft_wire_head *)shake->in;
-    bool is_challenged =
-        !shake->is_server && shake->peer_version != 0; /* known from the challenge */
+    bool is_challenged = shake->is_challenged;
     uint8_t kind = head->kind[0];
     uint8_t flags = head->flags[0];
 

@@ -35,6 +35,17 @@ void weft_wire_challenge_encode(const struct weft_wire_self *self,
     put_u32(challenge->crc, weft_wire_crc32c(0, challenge, CHALLENGE_CRC_LEN));
 }
 
+void weft_wire_challenge_imply(const struct weft_wire_self *self,
+                               struct weft_wire_challenge *challenge)
+{
+    static const uint8_t no_nonce[WEFT_WIRE_NONCE_LEN];
+    struct weft_wire_self anybody = *self;
+
+    anybody.rank = WEFT_WIRE_NO_RANK;
+    anybody.ranks = 0;
+    weft_wire_challenge_encode(&anybody, no_nonce, challenge);
+}
+
 bool weft_wire_challenge_is_whole(const struct weft_wire_challenge *challenge)
 {
     return get_u32(challenge->crc) == weft_wire_crc32c(0, challenge, CHALLENGE_CRC_LEN);
@@ -113,11 +124,16 @@ void weft_wire_hello_proof(const struct weft_wire_self *self,
     sodium_memzero(&hash, sizeof(hash)); /* it holds the key */
 }
 
-void weft_wire_accept_proof(const struct weft_wire_self *self,
+void weft_wire_accept_proof(const struct weft_wire_self *self, const uint8_t rank[4],
                             const uint8_t hello_proof[WEFT_WIRE_PROOF_LEN],
                             uint8_t proof[WEFT_WIRE_PROOF_LEN])
 {
-    weft_wire_derive(self->key, "weft accept", hello_proof, WEFT_WIRE_PROOF_LEN, proof);
+    uint8_t under[4 + WEFT_WIRE_PROOF_LEN];
+
+    memcpy(under, rank, 4);
+    memcpy(under + 4, hello_proof, WEFT_WIRE_PROOF_LEN);
+    weft_wire_derive(self->key, "weft accept", under, sizeof(under), proof);
+    sodium_memzero(under, sizeof(under));
 }
 
 void weft_wire_context(const struct weft_wire_self *self,

@@ -57,6 +57,7 @@ struct weft_wire_hello {
 
 struct weft_wire_accepted {
     struct weft_wire_head head;
+    uint8_t rank[4]; /* the server's */
     uint8_t proof[WEFT_WIRE_PROOF_LEN];
 };
 
@@ -78,7 +79,7 @@ static_assert(sizeof(struct weft_wire_hello) == 72, "layout");
 static_assert(offsetof(struct weft_wire_hello, tag) == 24, "layout");
 static_assert(offsetof(struct weft_wire_hello, nonce) == 32, "layout");
 static_assert(offsetof(struct weft_wire_hello, crc) == 68, "layout");
-static_assert(sizeof(struct weft_wire_accepted) == 40, "layout");
+static_assert(sizeof(struct weft_wire_accepted) == 44, "layout");
 static_assert(sizeof(struct weft_wire_refusal) == 20, "layout");
 static_assert(offsetof(struct weft_wire_refusal, crc) == 16, "layout");
 
@@ -96,6 +97,9 @@ void weft_wire_head_encode(uint16_t version, uint8_t kind, uint8_t flags,
 void weft_wire_challenge_encode(const struct weft_wire_self *self,
                                 const uint8_t nonce[WEFT_WIRE_NONCE_LEN],
                                 struct weft_wire_challenge *challenge);
+/* What both sides of a local socket put in its place: nobody sends it. */
+void weft_wire_challenge_imply(const struct weft_wire_self *self,
+                               struct weft_wire_challenge *challenge);
 bool weft_wire_challenge_is_whole(const struct weft_wire_challenge *challenge);
 /* Head part alone. */
 void weft_wire_hello_encode(const struct weft_wire_self *self, const struct weft_wire_call *call,
@@ -115,8 +119,8 @@ void weft_wire_hello_proof(const struct weft_wire_self *self,
                            const struct weft_wire_challenge *challenge,
                            const struct weft_wire_hello *hello, const uint8_t *payload,
                            uint8_t proof[WEFT_WIRE_PROOF_LEN]);
-/* MAC over the hello's proof, and so over everything that is under it. */
-void weft_wire_accept_proof(const struct weft_wire_self *self,
+/* MAC over the server's rank and the hello's proof, and so over everything that is under it. */
+void weft_wire_accept_proof(const struct weft_wire_self *self, const uint8_t rank[4],
                             const uint8_t hello_proof[WEFT_WIRE_PROOF_LEN],
                             uint8_t proof[WEFT_WIRE_PROOF_LEN]);
 
