@@ -55,28 +55,60 @@ static weft_status_t find_keys(struct weft_job *job, const struct weft_launch *l
 
 /* ---- rank 0 ---- */
 
-/* The address the others were told; a name that only means this host's loopback is no use to other
- * hosts. */
+static bool is_loopback(const struct sockaddr_storage *addr)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
+    return addr->ss_family == AF_INET ? *(const uint8_t *)&in->sin_addr == 127
+                                      : IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+/* Does an interface with this address pass the filter? *is_ours_p: is there one at all? */
+static weft_status_t ask_interfaces(const struct sockaddr_storage *addr, const char *filter,
+                                    bool *is_ours_p, bool *passes_p)
+{
+    struct weft_topo_nic *nics = NULL;
+    unsigned count = 0;
+    weft_status_t status = weft_topo_nics(&nics, &count);
+    *is_ours_p = *passes_p = false;
+    for (unsigned i = 0; status == WEFT_OK && i < count; i++) {
+        if (weft_topo_is_same_addr(&nics[i].addr, addr)) {
+            *is_ours_p = true;
+            *passes_p |= weft_topo_filter(filter, nics[i].name);
+        }
+    }
+    free(nics);
+    return status;
+}
+
+/* Where rank 0 listens: the address the others were told, if it is one of ours and on a chosen interface. A name that
+ * only means this host's loopback (127.0.1.1 in /etc/hosts) is no use to other hosts. */
 static weft_status_t own_addr(const struct weft_job *job, const struct weft_launch *launch,
                               struct sockaddr_storage *addr_p)
 {
     const char *filter = job->params.text[WEFT_PARAM_SOCKET_IFNAME];
     int family = weft_comm_family(&job->params);
-    bool is_loopback;
-    weft_status_t status;
-    if (filter[0] != '\0') {
-        return weft_topo_pick(filter, family, addr_p);
-    }
-    status = weft_control_root_resolve(launch->host, 0, family, addr_p);
+    bool is_spread = launch->local_ranks >= 0 ? launch->local_ranks < launch->ranks
+                                              : launch->launcher == WEFT_LAUNCHER_SLURM;
+    bool is_ours, passes;
+    weft_status_t status = weft_control_root_resolve(launch->host, 0, family, addr_p);
+    status = status == WEFT_OK ? ask_interfaces(addr_p, filter, &is_ours, &passes) : status;
     if (status != WEFT_OK) {
         return status;
     }
-    is_loopback = addr_p->ss_family == AF_INET &&
-                  *(const uint8_t *)&((const struct sockaddr_in *)addr_p)->sin_addr == 127;
-    if (is_loopback && launch->local_ranks >= 0 && launch->local_ranks < launch->ranks) {
-        return weft_topo_pick("", family, addr_p);
+    if (is_loopback(addr_p) && is_spread) {
+        return weft_topo_pick(filter, addr_p->ss_family, addr_p);
     }
-    return WEFT_OK;
+    if (filter[0] == '\0' || passes || is_loopback(addr_p)) {
+        return WEFT_OK;
+    }
+    if (is_ours) {
+        return weft_fail(
+            WEFT_ERR_INVALID,
+            "the root is at %s, which is on no interface that WEFT_SOCKET_IFNAME=%s allows",
+            launch->host, filter);
+    }
+    return weft_topo_pick(filter, addr_p->ss_family, addr_p);
 }
 
 static weft_status_t open_network_door(const struct weft_job *job, const struct weft_launch *launch,

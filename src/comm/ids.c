@@ -15,11 +15,23 @@ struct waiting_door {
     struct weft_list node;
     weft_id_t id;
     struct weft_control_door door;
-    uint32_t generation;
 };
 
 static pthread_mutex_t doors_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_list doors = {&doors, &doors};
+static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+
+/* A forked child owns no doors, and another thread may have held the lock. */
+static void start_afresh_in_child(void)
+{
+    pthread_mutex_init(&doors_lock, NULL);
+    weft_list_open(&doors);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, start_afresh_in_child);
+}
 
 static struct waiting_door *take(const weft_id_t *id)
 {
@@ -27,8 +39,7 @@ static struct waiting_door *take(const weft_id_t *id)
     pthread_mutex_lock(&doors_lock);
     for (struct weft_list *node = doors.next; node != &doors; node = node->next) {
         struct waiting_door *waiting = WEFT_CONTAINER_OF(node, struct waiting_door, node);
-        if (memcmp(&waiting->id, id, sizeof(*id)) == 0 &&
-            waiting->generation == weft_process_generation()) {
+        if (memcmp(&waiting->id, id, sizeof(*id)) == 0) {
             weft_list_remove(&waiting->node);
             found = waiting;
             break;
@@ -116,8 +127,8 @@ weft_status_t weft_comm_id_create(const weft_config_t *config, weft_id_t *id_p)
         free(waiting);
         return status;
     }
-    waiting->generation = weft_process_generation();
     *id_p = waiting->id;
+    pthread_once(&forks_watched, watch_forks);
     pthread_mutex_lock(&doors_lock);
     weft_list_append(&doors, &waiting->node);
     pthread_mutex_unlock(&doors_lock);
@@ -171,6 +182,7 @@ static weft_status_t fill_spec(const weft_id_t *ids, int id_count,
     spec->self.is_authenticated = (decoded[0].flags & WEFT_WIRE_ID_AUTHENTICATED) != 0;
     memcpy(spec->self.job, decoded[0].job, sizeof(spec->self.job));
     spec->self.epoch = decoded[0].epoch;
+    spec->has_segments = id_count > 1;
     if (weft_comm_door_take(&ids[segment], spec->door)) {
         spec->is_root = segment == 0;
         segment = 0; /* the root of a segment joins the first root */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VERDICT_MS 100 /* how long a call past its deadline waits for the coordinator's words */
+
 /* ---- one waiting call ---- */
 
 void weft_control_op_done(struct weft_control_op *op, weft_status_t status, const char *text)
@@ -23,6 +25,25 @@ void weft_control_op_done(struct weft_control_op *op, weft_status_t status, cons
                           memory_order_release); /* the caller may be gone from here on */
 }
 
+/* The deadline passed: say so to the coordinator, and leave nothing of the call behind. */
+static void end_by_deadline(struct weft_control_op *op, void (*give_up)(struct weft_control_op *op))
+{
+    struct weft_engine *engine = op->channel->control->engine;
+    char text[TEXT_LEN];
+    weft_engine_lock(engine);
+    weft_engine_run_tasks(engine); /* ours may not have had its turn */
+    if (atomic_load(&op->is_done) == 0) {
+        give_up(op);
+    }
+    weft_engine_unlock(engine);
+    if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(VERDICT_MS)) != WEFT_OK) {
+        weft_engine_lock(engine);
+        memcpy(text, op->text, sizeof(text));
+        weft_control_channel_end(op->channel, WEFT_ERR_TIMEOUT, text);
+        weft_engine_unlock(engine);
+    }
+}
+
 weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_ms,
                                   void (*give_up)(struct weft_control_op *op))
 {
@@ -33,12 +54,7 @@ weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_m
     }
     weft_engine_post(engine, &op->task);
     if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(timeout_ms)) != WEFT_OK) {
-        weft_engine_lock(engine);
-        weft_engine_run_tasks(engine); /* ours may not have had its turn */
-        if (atomic_load(&op->is_done) == 0) {
-            give_up(op);
-        }
-        weft_engine_unlock(engine);
+        end_by_deadline(op, give_up);
     }
     return op->status == WEFT_OK ? WEFT_OK : weft_fail(op->status, "%s", op->text);
 }
@@ -93,6 +109,11 @@ void weft_control_channel_end(struct weft_control_channel *channel, weft_status_
     atomic_store_explicit(&channel->ended, status, memory_order_release);
     weft_control_collect_end(channel, status, text);
     weft_control_mail_end(channel, status, text);
+    while (!weft_list_is_empty(&channel->aborts)) {
+        struct weft_list *node = channel->aborts.next;
+        weft_list_remove(node);
+        weft_control_op_done(WEFT_CONTAINER_OF(node, struct weft_control_op, node), WEFT_OK, "");
+    }
 }
 
 weft_status_t weft_control_channel_status(struct weft_control_channel *channel)
@@ -110,6 +131,7 @@ struct abort_op {
     char text[TEXT_LEN];
 };
 
+/* Waits in the list of calls: the verdict that ends the channel completes it. */
 static void run_abort(struct weft_engine_task *task)
 {
     struct abort_op *abort = WEFT_CONTAINER_OF(task, struct abort_op, op.task);
@@ -117,14 +139,18 @@ static void run_abort(struct weft_engine_task *task)
     struct weft_wire_notice notice = {.status = WEFT_ERR_ABORTED,
                                       .rank = channel->members[channel->rank]};
     memcpy(notice.text, abort->text, sizeof(notice.text));
+    if (atomic_load(&channel->ended) != 0) {
+        weft_control_op_done(&abort->op, WEFT_OK, "");
+        return;
+    }
+    weft_list_append(&channel->aborts, &abort->op.node);
     weft_control_report(channel->control, channel->id, &notice);
-    weft_control_channel_end(channel, WEFT_ERR_ABORTED, abort->text);
-    weft_control_op_done(&abort->op, WEFT_OK, "");
 }
 
 static void give_up_abort(struct weft_control_op *op)
 {
-    (void)op; /* no deadline: the round in progress is short */
+    weft_control_channel_end(op->channel, WEFT_ERR_ABORTED,
+                             WEFT_CONTAINER_OF(op, struct abort_op, op)->text);
 }
 
 weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, const char *reason)
@@ -134,7 +160,8 @@ weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, c
     weft_control_name_rank(channel->control, channel->members[channel->rank], name, sizeof(name));
     snprintf(abort.text, sizeof(abort.text), "%s aborted%s%.120s", name, reason != NULL ? ": " : "",
              reason != NULL ? reason : "");
-    return weft_control_op_run(&abort.op, WEFT_NEVER / WEFT_NS_PER_MS / 2, give_up_abort);
+    weft_list_open(&abort.op.node);
+    return weft_control_op_run(&abort.op, VERDICT_MS, give_up_abort);
 }
 
 /* ---- opening ---- */
@@ -178,6 +205,22 @@ static weft_status_t open_members(struct weft_control_channel *channel, const ui
     return WEFT_OK;
 }
 
+static uint32_t depth_of(const struct weft_control_channel *channel, uint32_t rank)
+{
+    const struct weft_control_tree *tree = &channel->control->tree;
+    uint32_t depth = 0;
+    if (channel->rank_of != NULL) {
+        for (; rank > 0; rank = (rank - 1) / DEGREE_MAX) {
+            depth++;
+        }
+        return depth;
+    }
+    for (; rank != tree->root; rank = weft_control_tree_parent(tree, rank)) {
+        depth++;
+    }
+    return depth;
+}
+
 static void open_tree(struct weft_control_channel *channel)
 {
     const struct weft_control *control = channel->control;
@@ -188,12 +231,17 @@ static void open_tree(struct weft_control_channel *channel)
         for (uint32_t i = 0; i < control->child_count; i++) {
             channel->children[i] = control->children[i].rank;
         }
-        return;
+    } else {
+        channel->parent = channel->rank == 0 ? WEFT_WIRE_NO_RANK : (channel->rank - 1) / DEGREE_MAX;
+        while (channel->child_count < DEGREE_MAX && first + channel->child_count < channel->count) {
+            channel->children[channel->child_count] = (uint32_t)first + channel->child_count;
+            channel->child_count++;
+        }
     }
-    channel->parent = channel->rank == 0 ? WEFT_WIRE_NO_RANK : (channel->rank - 1) / DEGREE_MAX;
-    while (channel->child_count < DEGREE_MAX && first + channel->child_count < channel->count) {
-        channel->children[channel->child_count] = (uint32_t)first + channel->child_count;
-        channel->child_count++;
+    channel->depth = depth_of(channel, channel->rank);
+    for (uint32_t rank = 0; rank < channel->count; rank++) {
+        uint32_t depth = depth_of(channel, rank);
+        channel->height = depth > channel->height ? depth : channel->height;
     }
 }
 
@@ -211,6 +259,7 @@ weft_status_t weft_control_channel_open(struct weft_control *control, uint64_t i
     weft_list_open(&channel->node);
     weft_list_open(&channel->inbox);
     weft_list_open(&channel->mail_ops);
+    weft_list_open(&channel->aborts);
     status = open_members(channel, members, count);
     if (status != WEFT_OK) {
         channel_free(channel);

@@ -19,8 +19,7 @@
 #define SIGNATURE_LEN 12
 #define GATHER_HEAD_LEN (SIGNATURE_LEN + 4)
 #define RESULT_MAX (32u << 20)
-#define GRACE_MS                                                                                   \
-    200 /* the gathering rank's deadline comes first, and its verdict names who is absent */
+#define GRACE_MS 50
 
 struct collect_op {
     struct weft_control_op op;
@@ -66,7 +65,6 @@ static void reset(struct weft_control_channel *channel)
 {
     channel->collect = NULL;
     channel->seen.kind = 0;
-    channel->seen_differs = false;
     memset(channel->has_come, 0, sizeof(channel->has_come));
     channel->come_count = 0;
     channel->gathered_len = 0;
@@ -89,27 +87,29 @@ void weft_control_collect_end(struct weft_control_channel *channel, weft_status_
     }
 }
 
-/* Ends the channel here at once, everywhere else by verdict. */
+/* The verdict that comes back ends the channel, here as everywhere. */
 static void fail_channel(struct weft_control_channel *channel, weft_status_t status, uint32_t rank,
                          const char *text)
 {
     struct weft_wire_notice notice = {.status = status, .rank = rank};
     snprintf(notice.text, sizeof(notice.text), "%s", text);
     weft_control_report(channel->control, channel->id, &notice);
-    weft_control_channel_end(channel, status, text);
 }
 
-static void mismatch(struct weft_control_channel *channel,
-                     const struct weft_control_signature *mine,
-                     const struct weft_control_signature *theirs, uint32_t rank)
+struct caller {
+    const struct weft_control_signature *call;
+    uint32_t rank;
+};
+
+static void mismatch(struct weft_control_channel *channel, struct caller one, struct caller other)
 {
     char text[TEXT_LEN], left[80], right[80];
-    print_call(mine, channel->calls, left, sizeof(left));
-    print_call(theirs, channel->calls, right, sizeof(right));
+    print_call(one.call, channel->calls, left, sizeof(left));
+    print_call(other.call, channel->calls, right, sizeof(right));
     snprintf(text, sizeof(text),
-             "rank %u called %s, rank %u called %s; all ranks must make the same calls",
-             channel->rank, left, rank, right);
-    fail_channel(channel, WEFT_ERR_MISMATCH, channel->members[rank], text);
+             "rank %u called %s, rank %u called %s; all ranks must make the same calls", one.rank,
+             left, other.rank, right);
+    fail_channel(channel, WEFT_ERR_MISMATCH, channel->members[other.rank], text);
 }
 
 static bool is_same(const struct weft_control_signature *a, const struct weft_control_signature *b)
@@ -270,24 +270,22 @@ static void take_gather(struct weft_control_channel *channel, uint32_t child,
                         const struct weft_wire_frame *frame, const uint8_t *payload)
 {
     struct weft_control_signature theirs = get_signature(payload);
-    const struct weft_control_signature *mine = &channel->seen;
-    uint32_t rank = channel->children[child];
+    struct caller them = {&theirs, channel->children[child]};
+    struct caller before = {&channel->seen, channel->seen_rank};
     if (channel->has_come[child] || frame->number != channel->calls) {
         fail_channel(channel, WEFT_ERR_PROTOCOL, frame->src, "a rank is ahead of the others");
         return;
     }
     if (channel->collect != NULL) {
-        mine = &WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)->call;
+        before = (struct caller){&WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)->call,
+                                 channel->rank};
     }
-    if (channel->collect != NULL && !is_same(mine, &theirs)) {
-        mismatch(channel, mine, &theirs, rank);
+    if (before.call->kind != 0 && !is_same(before.call, &theirs)) {
+        mismatch(channel, before, them);
         return;
     }
-    if (channel->seen.kind == 0 || !is_same(&channel->seen, &theirs)) {
-        channel->seen_differs |= channel->seen.kind != 0;
-        channel->seen = theirs;
-        channel->seen_rank = rank;
-    }
+    channel->seen = theirs;
+    channel->seen_rank = them.rank;
     channel->has_come[child] = 1;
     channel->come_count++;
     if (keep(channel, payload + GATHER_HEAD_LEN, frame->len - GATHER_HEAD_LEN,
@@ -348,8 +346,9 @@ static void run_collect(struct weft_engine_task *task)
         return;
     }
     channel->collect = &op->op;
-    if (channel->seen.kind != 0 && (channel->seen_differs || !is_same(&op->call, &channel->seen))) {
-        mismatch(channel, &op->call, &channel->seen, channel->seen_rank);
+    if (channel->seen.kind != 0 && !is_same(&op->call, &channel->seen)) {
+        mismatch(channel, (struct caller){&op->call, channel->rank},
+                 (struct caller){&channel->seen, channel->seen_rank});
         return;
     }
     if (keep_own(channel, op)) {
@@ -378,7 +377,18 @@ static void give_up(struct weft_control_op *waiting)
             }
         }
     }
+    memcpy(waiting->text, text, sizeof(waiting->text));
     fail_channel(channel, WEFT_ERR_TIMEOUT, channel->members[absent], text);
+}
+
+/* The lowest gatherer that misses a child gives up first, so that the verdict names who is really absent and
+ * not an inner rank that waits for it; those who only wait for the result give up last. */
+static uint64_t grace_ms(const struct weft_control_channel *channel)
+{
+    if (channel->child_count == 0) {
+        return (channel->height + 2) * (uint64_t)GRACE_MS;
+    }
+    return (channel->height - 1 - channel->depth) * (uint64_t)GRACE_MS;
 }
 
 static weft_status_t collect(struct weft_control_channel *channel, struct collect_op *op,
@@ -391,8 +401,7 @@ static weft_status_t collect(struct weft_control_channel *channel, struct collec
                          "%s of %u B over %u ranks is too large for the control plane (%u MiB)",
                          call_name(op->call.kind), op->call.len, channel->count, RESULT_MAX >> 20);
     }
-    return weft_control_op_run(&op->op, channel->rank == 0 ? timeout_ms : timeout_ms + GRACE_MS,
-                               give_up);
+    return weft_control_op_run(&op->op, timeout_ms + grace_ms(channel), give_up);
 }
 
 weft_status_t weft_control_barrier_wait(struct weft_control_channel *channel, uint64_t timeout_ms)

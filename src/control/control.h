@@ -82,6 +82,7 @@ struct weft_control_spec {
 
     struct weft_control_door *door; /* I serve a start here; NULL: I do not. Taken over. */
     bool is_root;                   /* I serve the whole of it */
+    bool has_segments;              /* there are several roots */
     /* else: where the one above me is */
     struct sockaddr_storage above[WEFT_CONTROL_CANDIDATES];
     unsigned above_count;

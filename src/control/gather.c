@@ -284,6 +284,10 @@ void weft_control_gather_hello(struct weft_control_start *start, struct weft_net
         weft_net_conn_accept(conn);
     }
     member.leader = conn->is_local ? start->me.rank : member.rank;
+    if (member.addr.family == 0 && !conn->is_local) {
+        member.addr = conn->peer_addr; /* who listens nowhere is known by where it came from */
+        member.addr.port = 0;
+    }
     if (record(start, &member, conn)) {
         set_deadline(start);
         finish_if_all(start);
@@ -321,7 +325,7 @@ void weft_control_gather_members(struct weft_control_start *start, struct weft_n
 /* ---- failing ---- */
 
 void weft_control_gather_lost(struct weft_control_start *start, struct weft_net_conn *conn,
-                              const char *why)
+                              weft_status_t status, const char *why)
 {
     struct weft_control *control = start->control;
     uint32_t rank = conn->peer_rank;
@@ -335,15 +339,15 @@ void weft_control_gather_lost(struct weft_control_start *start, struct weft_net_
     }
     weft_net_conn_close(conn);
     if (!start->spec.is_root && start->first != NULL) {
-        struct weft_wire_notice notice = {.status = WEFT_ERR_PEER, .rank = rank};
+        struct weft_wire_notice notice = {.status = status, .rank = rank};
         struct weft_wire_frame frame = {.type = WEFT_WIRE_REPORT, .src = start->me.rank};
         uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
         snprintf(notice.text, sizeof(notice.text), "rank %u (%s) joined and then %s", rank, peer,
                  why);
         weft_net_conn_send(start->first, &frame, bytes, weft_wire_notice_encode(&notice, bytes));
     }
-    weft_control_start_fail(control, WEFT_ERR_PEER, rank, "rank %u (%s) joined and then %s", rank,
-                            peer, why);
+    weft_control_start_fail(control, status, rank, "rank %u (%s) joined and then %s", rank, peer,
+                            why);
 }
 
 void weft_control_gather_fail(struct weft_control_start *start)
@@ -387,6 +391,7 @@ void weft_control_gather_forward(struct weft_control_start *start,
     weft_net_conn_send(conn, &onward, payload, frame->len);
     if (frame->type == WEFT_WIRE_ANSWER && conn->peer_rank == frame->dst) {
         weft_control_part(start->control, conn);
+        weft_control_place_check(start);
     }
 }
 
@@ -415,24 +420,45 @@ static void list_missing(const struct weft_control_start *start, char *text, siz
     }
 }
 
+/* What else may have kept them out: this process's own limits, refusals, wrong secrets. */
+static weft_status_t find_hint(const struct weft_control_start *start, char *hint, size_t room)
+{
+    struct weft_net_acceptor *const doors[] = {start->tcp, start->local};
+    const char *latest = "";
+    hint[0] = '\0';
+    if (start->refused > 0) {
+        snprintf(hint, room, "; refused: %.140s", start->latest_refusal);
+        return WEFT_ERR_TIMEOUT;
+    }
+    for (size_t i = 0; i < WEFT_COUNT_OF(doors); i++) {
+        unsigned strangers;
+        if (doors[i] == NULL) {
+            continue;
+        }
+        if (weft_net_acceptor_error(doors[i])[0] != '\0') {
+            snprintf(hint, room, "; %s", weft_net_acceptor_error(doors[i]));
+            return WEFT_ERR_SYSTEM;
+        }
+        strangers = weft_net_acceptor_refused(doors[i], &latest);
+        if (strangers > 0) {
+            snprintf(hint, room, "; %u connections had a wrong secret, the latest from %s",
+                     strangers, latest);
+        }
+    }
+    return WEFT_ERR_TIMEOUT;
+}
+
 static void deadline_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_control_start *start =
         WEFT_CONTAINER_OF(timer, struct weft_control_start, deadline);
-    char missing[96];
-    char hint[160] = "";
-    const char *latest = "";
-    unsigned strangers = start->tcp != NULL ? weft_net_acceptor_refused(start->tcp, &latest) : 0;
     uint32_t ranks = start->control->self.ranks;
+    char missing[96];
+    char hint[160];
+    weft_status_t status = find_hint(start, hint, sizeof(hint));
     (void)now_ns;
     list_missing(start, missing, sizeof(missing));
-    if (start->refused > 0) {
-        snprintf(hint, sizeof(hint), "; refused: %.140s", start->latest_refusal);
-    } else if (strangers > 0) {
-        snprintf(hint, sizeof(hint), "; %u connections had a wrong secret, the latest from %s",
-                 strangers, latest);
-    }
-    weft_control_start_fail(start->control, WEFT_ERR_TIMEOUT, WEFT_WIRE_NO_RANK,
+    weft_control_start_fail(start->control, status, WEFT_WIRE_NO_RANK,
                             "%u of %u ranks did not join in time: %s%s", ranks - start->joined,
                             ranks, missing, hint);
 }

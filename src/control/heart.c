@@ -7,12 +7,16 @@
  *              the process may hold the socket open
  *   path dead  our bytes unacknowledged by the peer's kernel for WEFT_PATH_TIMEOUT: ERR_NETWORK
  *   silent     its kernel answers, its engine does not: one warning, never a verdict; deadlines
- *              decide. A leaf that has not called anything yet has no thread to beat with: it counts
- *              from its first frame on.
+ *              decide. A local leaf that has not called anything yet has no thread to beat with:
+ *              the kernel tells whether it is stopped.
  */
 #include "control/internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +25,7 @@ struct weft_control_watch {
     struct weft_control *control;
     uint32_t rank;
     bool is_silent;
+    uint64_t stopped_ns; /* when it was first seen stopped */
 };
 
 static struct weft_control_watch *watch_at(struct weft_control *control, uint32_t i)
@@ -28,22 +33,26 @@ static struct weft_control_watch *watch_at(struct weft_control *control, uint32_
     return &control->watches[i];
 }
 
-static void process_ended(struct weft_engine_source *source, uint32_t events)
+static void neighbour_ended(struct weft_control *control, uint32_t rank)
 {
-    struct weft_control_watch *watch = WEFT_CONTAINER_OF(source, struct weft_control_watch, source);
-    struct weft_control *control = watch->control;
-    struct weft_net_conn *conn = weft_control_conn_to(control, watch->rank);
-    int fd = source->fd;
-    (void)events;
-    weft_engine_remove(control->engine, source);
-    weft_fd_close(fd);
+    struct weft_net_conn *conn = weft_control_conn_to(control, rank);
     if (conn != NULL) {
         conn->source.ready(&conn->source, EPOLLIN); /* what it said last, perhaps its good-bye */
     }
-    conn = weft_control_conn_to(control, watch->rank);
+    conn = weft_control_conn_to(control, rank);
     if (conn != NULL) {
-        weft_control_neighbour_lost(control, conn, WEFT_ERR_PEER, "ended (its process is gone)");
+        weft_control_neighbour_lost(control, conn, WEFT_ERR_PEER, "closed (its process has ended)");
     }
+}
+
+static void process_ended(struct weft_engine_source *source, uint32_t events)
+{
+    struct weft_control_watch *watch = WEFT_CONTAINER_OF(source, struct weft_control_watch, source);
+    int fd = source->fd;
+    (void)events;
+    weft_engine_remove(watch->control->engine, source);
+    weft_fd_close(fd);
+    neighbour_ended(watch->control, watch->rank);
 }
 
 /* Not needed for the first moments of a job, so they wait for the first beat. */
@@ -57,7 +66,10 @@ static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_c
     watch->source.ready = process_ended; /* also: tried once */
     fd = (int)syscall(SYS_pidfd_open, conn->peer_pid, 0);
     if (fd < 0) {
-        return; /* the end of the connection will have to do */
+        if (errno == ESRCH) {
+            neighbour_ended(watch->control, watch->rank);
+        }
+        return; /* otherwise the end of the connection will have to do */
     }
     weft_fd_own(fd);
     if (weft_engine_add(watch->control->engine, &watch->source, fd, EPOLLIN) != WEFT_OK) {
@@ -65,12 +77,47 @@ static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_c
     }
 }
 
+/* A local leaf that has called nothing yet does not beat; the kernel tells whether it is stopped. */
+static bool is_process_stopped(pid_t pid)
+{
+    char path[32];
+    char stat[512];
+    const char *state;
+    ssize_t len;
+    int fd;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    len = read(fd, stat, sizeof(stat) - 1);
+    close(fd);
+    stat[len > 0 ? len : 0] = '\0';
+    state = strrchr(stat, ')'); /* pid (name) state …; a name may hold anything */
+    return state != NULL && (state[2] == 'T' || state[2] == 't');
+}
+
+/* Since when it has been silent; 0: it is not. */
+static uint64_t silent_since(struct weft_control_watch *watch, const struct weft_net_conn *conn,
+                             uint64_t now_ns)
+{
+    if (conn->is_beating) {
+        return conn->heard_ns;
+    }
+    if (!conn->is_local || !is_process_stopped(conn->peer_pid)) {
+        watch->stopped_ns = 0;
+    } else if (watch->stopped_ns == 0) {
+        watch->stopped_ns = now_ns;
+    }
+    return watch->stopped_ns;
+}
+
 static void check_silence(struct weft_control *control, struct weft_control_watch *watch,
                           const struct weft_net_conn *conn, uint64_t now_ns)
 {
-    uint64_t silent_ns = (uint64_t)control->params->number[WEFT_PARAM_SILENT] * WEFT_NS_PER_MS;
-    bool is_silent =
-        conn->is_beating && now_ns > conn->heard_ns && now_ns - conn->heard_ns > silent_ns;
+    uint64_t limit_ns = (uint64_t)control->params->number[WEFT_PARAM_SILENT] * WEFT_NS_PER_MS;
+    uint64_t since_ns = silent_since(watch, conn, now_ns);
+    bool is_silent = since_ns != 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
     char name[96];
     if (is_silent == watch->is_silent) {
         return;
@@ -81,7 +128,7 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
         weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_SILENCES, 1);
         weft_log(control, WARN,
                  "%s has been silent for %.1f s; its host answers, so it is stopped or starved",
-                 name, (double)(now_ns - conn->heard_ns) / 1e9);
+                 name, (double)(now_ns - since_ns) / 1e9);
     } else {
         weft_log(control, INFO, "%s is back", name);
     }
@@ -99,6 +146,18 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
         return;
     }
     open_pidfd(watch, conn);
+    conn = weft_control_conn_to(control, watch->rank);
+    if (conn == NULL) {
+        return;
+    }
+    if (now_ns - conn->heard_ns > period_ns && now_ns > conn->heard_ns) {
+        /* It may be we who slept (a stopped process): what it said in the meantime is still unread. */
+        conn->source.ready(&conn->source, EPOLLIN);
+        conn = weft_control_conn_to(control, watch->rank);
+        if (conn == NULL) {
+            return;
+        }
+    }
     check_silence(control, watch, conn, now_ns);
     if (watch->is_silent && weft_net_conn_is_path_dead(conn, path_ms)) {
         weft_control_neighbour_lost(control, conn, WEFT_ERR_NETWORK,

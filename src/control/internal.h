@@ -63,8 +63,8 @@ struct weft_control {
 
 /* ---- start.c ---- */
 /* From now on the background thread beats and relays for us while the application computes. A rank
- * with children needs it from the start, a leaf with its first call: a thread costs 30 µs, which a
- * start of many ranks on few CPUs would feel. */
+ * with children or with a parent on another host needs it from the start, a local leaf with its first
+ * call: a thread costs 30 µs, which a start of many ranks on few CPUs would feel. */
 weft_status_t weft_control_engage(struct weft_control *control);
 extern const struct weft_net_conn_ops weft_control_conn_ops;
 void weft_control_start_fail(struct weft_control *control, weft_status_t status, uint32_t rank,
@@ -131,13 +131,13 @@ struct weft_control_channel {
     _Atomic uint32_t ended; /* the abort word: a status; text below is written before */
     char text[TEXT_LEN];
     /* collect.c: the collective in progress or about to be */
+    uint32_t depth, height;       /* of this rank, of the whole tree */
     uint32_t parent, child_count; /* channel ranks */
     uint32_t children[DEGREE_MAX];
     uint32_t calls;                     /* number of the next collective */
     struct weft_control_op *collect;    /* the caller waiting, NULL: not called yet */
     struct weft_control_signature seen; /* of the first child that contributed; kind 0: none */
     uint32_t seen_rank;
-    bool seen_differs; /* children disagree among themselves */
     uint8_t has_come[DEGREE_MAX];
     uint32_t come_count;
     uint8_t *gathered; /* entries {rank, bytes}; owned */
@@ -147,6 +147,7 @@ struct weft_control_channel {
     /* mail.c */
     struct weft_list inbox;    /* messages not received yet */
     struct weft_list mail_ops; /* callers waiting */
+    struct weft_list aborts;   /* callers of abort, waiting for their own verdict */
     uint32_t
         *unreceived; /* [count] bytes on their way to each rank; owned, made at the first send */
 };
@@ -182,8 +183,9 @@ struct weft_control_op {
     weft_status_t status;
     char text[TEXT_LEN];
 };
-/* Posts, waits, cleans up: op->task.run is set. On a timeout `give_up` runs under the lock; it must
- * leave nothing of the op behind. Sets the error text. */
+/* Posts and waits: op->task.run is set. On a timeout `give_up` runs under the lock, leaves its words
+ * in op->text and reports them; the verdict that comes back, or its absence, ends the channel and with
+ * it the op. Sets the error text. */
 weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_ms,
                                   void (*give_up)(struct weft_control_op *op));
 void weft_control_op_done(struct weft_control_op *op, weft_status_t status, const char *text);

@@ -37,7 +37,7 @@ static void where(const struct weft_control_start *start,
 {
     if (attempt->addr.ss_family == 0) {
         snprintf(text, WEFT_NET_ADDR_TEXT_LEN, "the local socket of %s",
-                 start->spec.is_above_here ? "the root" : "this host's leader");
+                 start->is_by_leader ? "this host's leader" : "the root");
     } else {
         weft_net_addr_print(&attempt->addr, text);
     }
@@ -45,10 +45,10 @@ static void where(const struct weft_control_start *start,
 
 /* May it go well later? Otherwise the start has failed. */
 static void attempt_failed(struct weft_control_start *start, struct weft_control_attempt *attempt,
-                           weft_status_t status, const char *why)
+                           weft_status_t status, bool is_refused, const char *why)
 {
     char place[WEFT_NET_ADDR_TEXT_LEN];
-    bool is_late = status == WEFT_ERR_PEER; /* put out by a crowd at the door */
+    bool is_late = status == WEFT_ERR_PEER && !is_refused; /* put out by a crowd at the door */
     where(start, attempt, place);
     if (!start->spec.is_above_up) {
         is_late = is_late || status == WEFT_ERR_NETWORK || status == WEFT_ERR_MISMATCH;
@@ -103,9 +103,7 @@ static void dial_again(struct weft_control_start *start, struct weft_control_att
     if (status == WEFT_OK) {
         join_on(start, attempt, &dial);
     } else {
-        attempt_failed(start, attempt, status,
-                       is_local && status == WEFT_ERR_NETWORK ? "nobody listens"
-                                                              : weft_error_text());
+        attempt_failed(start, attempt, status, false, weft_error_text());
     }
 }
 
@@ -138,6 +136,7 @@ void weft_control_join_lost(struct weft_control_start *start, struct weft_net_co
     struct weft_control_attempt *attempt = weft_control_join_attempt(start, conn);
     char peer[WEFT_NET_ADDR_TEXT_LEN];
     bool was_joined = start->first == conn;
+    bool is_refused = conn->is_refused;
     uint32_t rank = conn->peer_rank;
     char words[TEXT_LEN];
     memcpy(peer, conn->peer_text, sizeof(peer));
@@ -156,7 +155,7 @@ void weft_control_join_lost(struct weft_control_start *start, struct weft_net_co
         weft_control_start_fail(start->control, WEFT_ERR_PEER, rank,
                                 "rank %u (%s) %s during the start", rank, peer, words);
     } else {
-        attempt_failed(start, attempt, status, words);
+        attempt_failed(start, attempt, status, is_refused, words);
     }
 }
 
@@ -179,7 +178,8 @@ static weft_status_t open_ears(struct weft_control_start *start, bool is_over_tc
     char name[WEFT_WIRE_NAME_LEN];
     bool needs_tcp = is_over_tcp && spec->listen_addr.ss_family != 0;
     weft_status_t status;
-    if ((int64_t)control->self.ranks - 1 <= control->params->number[WEFT_PARAM_TREE_DEGREE]) {
+    if (!spec->has_segments &&
+        (int64_t)control->self.ranks - 1 <= control->params->number[WEFT_PARAM_TREE_DEGREE]) {
         return WEFT_OK;
     }
     weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "rank",
@@ -193,7 +193,9 @@ static weft_status_t open_ears(struct weft_control_start *start, bool is_over_tc
     if (status != WEFT_OK) {
         return status;
     }
-    start->me.addr = door.addr;
+    if (needs_tcp) {
+        start->me.addr = door.addr;
+    }
     status = serve(start, door.local, &start->own);
     if (status != WEFT_OK) {
         weft_fd_close(door.tcp);
@@ -216,6 +218,7 @@ static weft_status_t open_served_door(struct weft_control_start *start)
         status = serve(start, door->local, &start->local);
         door->local = -1;
     }
+    status = status == WEFT_OK ? open_ears(start, false) : status;
     return status == WEFT_OK ? weft_control_gather_open(start) : status;
 }
 
@@ -272,7 +275,7 @@ static weft_status_t go_by_leader(struct weft_control_start *start)
         status = weft_net_connect_local(name, start->spec.deadline_ns, &dial);
         if (status == WEFT_OK) {
             memcpy(start->spec.above_local, name, sizeof(name));
-            start->spec.is_above_here = false;
+            start->is_by_leader = true;
             return go_local(start, &dial);
         }
         /* Nobody there: lead. Somebody bound it in between: join it, as soon as it listens. */

@@ -287,8 +287,8 @@ static void give_up(struct weft_control_op *waiting)
     snprintf(notice.text, sizeof(notice.text),
              "rank %u waited in vain for rank %u to %s a message with tag %u", channel->rank,
              op->peer, op->is_send ? "receive" : "send", op->tag);
+    memcpy(waiting->text, notice.text, sizeof(waiting->text));
     weft_control_report(channel->control, channel->id, &notice);
-    weft_control_channel_end(channel, WEFT_ERR_TIMEOUT, notice.text);
 }
 
 weft_status_t weft_control_mail_send(struct weft_control_channel *channel, uint32_t to,

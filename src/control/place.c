@@ -93,11 +93,12 @@ static void answer_distant_leaders(struct weft_control_start *start)
     }
 }
 
-static void check_ready(struct weft_control_start *start)
+void weft_control_place_check(struct weft_control_start *start)
 {
     struct weft_control *control = start->control;
     bool has_parent = control->parent != NULL || control->self.rank == control->table.root;
-    if (start->table_bytes != NULL && has_parent && start->children_ready == control->child_count) {
+    if (start->table_bytes != NULL && has_parent && start->children_ready == control->child_count &&
+        weft_list_is_empty(&start->arrivals)) {
         weft_control_start_over(start);
     }
 }
@@ -117,7 +118,7 @@ void weft_control_place_attached(struct weft_control_start *start, struct weft_n
         return;
     }
     give_table(start, child, conn);
-    check_ready(start);
+    weft_control_place_check(start);
 }
 
 static weft_status_t open_children(struct weft_control *control)
@@ -170,5 +171,5 @@ void weft_control_place(struct weft_control_start *start)
         weft_list_remove(&conn->node);
         weft_control_place_attached(start, conn);
     }
-    check_ready(start);
+    weft_control_place_check(start);
 }

@@ -201,7 +201,7 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
     } else if (start != NULL && conn->tag == ROLE_UP) {
         weft_control_join_lost(start, conn, status, why);
     } else if (start != NULL && (conn->tag == ROLE_ARRIVAL || conn->tag == ROLE_ATTACHED)) {
-        weft_control_gather_lost(start, conn, why);
+        weft_control_gather_lost(start, conn, status, why);
     } else if (start != NULL && start->is_over == 0) {
         weft_control_start_fail(control, status, conn->peer_rank,
                                 "rank %u (%s): %s during the start", conn->peer_rank,
@@ -324,6 +324,12 @@ weft_status_t weft_control_engage(struct weft_control *control)
     return weft_background_join(control->engine);
 }
 
+/* A local parent sees by itself how a leaf is; over a network only beats tell. */
+static bool needs_beats(const struct weft_control *control)
+{
+    return control->parent != NULL && !control->parent->is_local;
+}
+
 weft_status_t weft_control_open(const struct weft_control_spec *spec,
                                 struct weft_control **control_p)
 {
@@ -354,7 +360,7 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
         status = weft_control_heart_open(control);
     }
     weft_engine_unlock(control->engine);
-    if (status == WEFT_OK && control->child_count > 0) {
+    if (status == WEFT_OK && (control->child_count > 0 || needs_beats(control))) {
         status = weft_control_engage(control);
     }
     if (status != WEFT_OK) {

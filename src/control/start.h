@@ -31,6 +31,7 @@ struct weft_control_start {
     /* going up */
     struct weft_control_attempt attempts[WEFT_CONTROL_CANDIDATES];
     unsigned attempt_count;
+    bool is_by_leader;           /* we join through this host's leader */
     struct weft_net_conn *first; /* the connection that joined us; not owned: one of attempts */
     struct weft_engine_timer retry;
     char latest[TEXT_LEN]; /* why the latest attempt failed, for the deadline's text */
@@ -76,7 +77,7 @@ void weft_control_gather_hello(struct weft_control_start *start, struct weft_net
 void weft_control_gather_members(struct weft_control_start *start, struct weft_net_conn *conn,
                                  const uint8_t *payload, size_t len);
 void weft_control_gather_lost(struct weft_control_start *start, struct weft_net_conn *conn,
-                              const char *why);
+                              weft_status_t status, const char *why);
 void weft_control_gather_forward(struct weft_control_start *start,
                                  const struct weft_wire_frame *frame, const uint8_t *payload);
 void weft_control_gather_up_opened(struct weft_control_start *start);
@@ -86,6 +87,8 @@ void weft_control_gather_fail(struct weft_control_start *start);
 /* place.c: from the table to the tree */
 void weft_control_place(struct weft_control_start *start); /* control->table is there */
 void weft_control_part(struct weft_control *control, struct weft_net_conn *conn);
+/* Over when the table is there, all children have it and all who joined through us are answered. */
+void weft_control_place_check(struct weft_control_start *start);
 void weft_control_place_attached(struct weft_control_start *start, struct weft_net_conn *conn);
 
 /* start.c */

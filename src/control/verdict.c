@@ -192,15 +192,16 @@ static void keep_news(struct weft_control *control, uint32_t rank)
         control->closed_room = room;
     }
     control->closed[control->closed_count++] = rank;
-    weft_engine_timer_set(control->engine, &control->news, weft_clock_after_ms(NEWS_MS));
 }
 
 /* Up to the root, which tells all; without a way up, to those below. */
 static void pass_on(struct weft_control *control, uint32_t rank)
 {
+    keep_news(control, rank);
     if (is_root(control) || control->parent == NULL || rank == control->parent_rank) {
-        keep_news(control, rank);
+        weft_engine_timer_set(control->engine, &control->news, weft_clock_after_ms(NEWS_MS));
     } else {
+        /* Kept too: should we close before the root's word comes, our children hear it from us. */
         send_closed(control, control->parent, &rank, 1);
     }
 }

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <unistd.h>
 
 #define IDLE_NS UINT64_C(100000)
 #define NAP_MS 1
@@ -29,8 +28,9 @@ static struct {
     int epfd; /* -1: no thread */
     bool is_stopping;
     struct weft_list engines;
-    uint32_t generation; /* a forked child has no thread */
 } background = {.life = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .epfd = -1};
+
+static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 
 static void arm(struct weft_engine *engine)
 {
@@ -153,22 +153,22 @@ static weft_status_t open_thread(void)
     return WEFT_OK;
 }
 
-/* A forked child inherits the bookkeeping but not the thread. */
-static void forget_parent(void)
+/* A forked child inherits the bookkeeping but not the thread, which may have held the locks. */
+static void start_afresh_in_child(void)
 {
-    uint32_t generation = weft_process_generation();
-    if (background.generation != generation) {
-        background.generation = generation;
-        background.epfd = -1;
-    }
+    pthread_mutex_init(&background.life, NULL);
+    pthread_mutex_init(&background.lock, NULL);
+    background.epfd = -1;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, start_afresh_in_child);
 }
 
 static void wake_thread(struct weft_engine *engine)
 {
-    const uint64_t one = 1;
-    if (write(engine->doorbell, &one, sizeof(one)) < 0) {
-        weft_log(engine, ERROR, "cannot ring the doorbell, errno %d", errno);
-    }
+    weft_engine_ring(engine);
     arm(engine);
 }
 
@@ -177,11 +177,12 @@ weft_status_t weft_background_join(struct weft_engine *engine)
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = engine};
     weft_status_t status = WEFT_OK;
     bool is_first;
+    pthread_once(&forks_watched, watch_forks);
     pthread_mutex_lock(&background.life);
     pthread_mutex_lock(&background.lock);
-    forget_parent();
     is_first = background.epfd < 0;
-    if (is_first) {
+    status = weft_engine_open_bell(engine, 0);
+    if (status == WEFT_OK && is_first) {
         status = open_thread();
     }
     if (status == WEFT_OK && epoll_ctl(background.epfd, EPOLL_CTL_ADD, engine->epfd, &event) != 0) {

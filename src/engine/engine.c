@@ -38,12 +38,8 @@ weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engin
         goto err_free;
     }
     weft_fd_own(engine->epfd);
-    engine->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (engine->doorbell < 0) {
-        status = weft_fail_errno("eventfd");
-        goto err_epoll;
-    }
-    weft_fd_own(engine->doorbell);
+    atomic_store(&engine->doorbell, -1);
+    pthread_mutex_init(&engine->bell_lock, NULL);
     pthread_mutex_init(&engine->lock, NULL);
     weft_list_open(&engine->timers);
     weft_list_open(&engine->background_node);
@@ -53,17 +49,9 @@ weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engin
     engine->spin_us = spin_us;
     weft_engine_set_load(engine, cpus + 1);
     engine->bell_source.ready = bell_ready;
-    status = weft_engine_add(engine, &engine->bell_source, engine->doorbell, EPOLLIN);
-    if (status != WEFT_OK) {
-        goto err_bell;
-    }
+    engine->bell_source.fd = -1;
     *engine_p = engine;
     return WEFT_OK;
-err_bell:
-    pthread_mutex_destroy(&engine->lock);
-    weft_fd_close(engine->doorbell);
-err_epoll:
-    weft_fd_close(engine->epfd);
 err_free:
     free(engine);
     return status;
@@ -75,7 +63,8 @@ void weft_engine_close(struct weft_engine *engine)
         return;
     }
     pthread_mutex_destroy(&engine->lock);
-    weft_fd_close(engine->doorbell);
+    pthread_mutex_destroy(&engine->bell_lock);
+    weft_fd_close(atomic_load(&engine->doorbell));
     weft_fd_close(engine->epfd);
     free(engine);
 }
@@ -212,10 +201,32 @@ static bool run_tasks(struct weft_engine *engine)
     return has_run;
 }
 
-static void ring(struct weft_engine *engine)
+/* Made with its first use: most starts end without one. Adding it, rung, to the epoll wakes a sleeper. */
+weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings)
+{
+    weft_status_t status = WEFT_OK;
+    pthread_mutex_lock(&engine->bell_lock);
+    if (atomic_load(&engine->doorbell) < 0) {
+        int fd = eventfd(rings, EFD_CLOEXEC | EFD_NONBLOCK);
+        status = fd < 0 ? weft_fail_errno("eventfd") : WEFT_OK;
+        if (status == WEFT_OK) {
+            atomic_store(&engine->doorbell, weft_fd_own(fd));
+            status = weft_engine_add(engine, &engine->bell_source, fd, EPOLLIN);
+        }
+    }
+    pthread_mutex_unlock(&engine->bell_lock);
+    return status;
+}
+
+void weft_engine_ring(struct weft_engine *engine)
 {
     const uint64_t one = 1;
-    if (write(engine->doorbell, &one, sizeof(one)) < 0) {
+    int fd = atomic_load(&engine->doorbell);
+    if (fd < 0) {
+        if (weft_engine_open_bell(engine, 1) != WEFT_OK) {
+            weft_log(engine, ERROR, "cannot wake a sleeping thread: %s", weft_error_text());
+        }
+    } else if (write(fd, &one, sizeof(one)) < 0) {
         weft_log(engine, ERROR, "cannot ring the doorbell, errno %d", errno);
     }
 }
@@ -244,7 +255,7 @@ bool weft_engine_round(struct weft_engine *engine)
         engine->has_completed = false;
         weft_engine_pass_turn(engine, INT32_MAX);
         if (atomic_load(&engine->asleep) != 0) {
-            ring(engine); /* what completed may be the sleeper's */
+            weft_engine_ring(engine); /* what completed may be the sleeper's */
         }
     }
     return has_moved;
@@ -265,5 +276,5 @@ void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
         atomic_load_explicit(&engine->armed, memory_order_relaxed) == 0) {
         return;
     }
-    ring(engine);
+    weft_engine_ring(engine);
 }

@@ -12,7 +12,9 @@
 struct weft_engine {
     pthread_mutex_t lock; /* covers one poll round; try-locked by drivers */
     int epfd;
-    int doorbell; /* eventfd; rung only when `asleep` is set or the background thread is armed */
+    /* eventfd, -1: none yet; rung only when `asleep` is set or the background thread is armed */
+    _Atomic int doorbell;
+    pthread_mutex_t bell_lock; /* its making */
     struct weft_engine_source bell_source;
 
     /* under the lock */
@@ -43,6 +45,8 @@ struct weft_engine {
 
 /* One poll round under the lock; true when anything happened. */
 bool weft_engine_round(struct weft_engine *engine);
+weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings);
+void weft_engine_ring(struct weft_engine *engine);
 /* Wakes one (or all) of the threads asleep on `turn`. */
 void weft_engine_pass_turn(struct weft_engine *engine, int count);
 

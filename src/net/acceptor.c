@@ -138,10 +138,11 @@ static void out_of_fds(struct weft_net_acceptor *acceptor, int error)
     static struct weft_log_limiter limiter;
     uint32_t held_back;
     uint64_t now_ns = weft_clock_ns();
+    errno = error;
+    weft_fail_errno("cannot accept a connection");
+    snprintf(acceptor->error, sizeof(acceptor->error), "%s", weft_error_text());
     if (weft_log_limit(&limiter, now_ns, &held_back)) {
-        errno = error;
-        weft_fail_errno("cannot accept a connection");
-        weft_log(net, WARN, "%s", weft_error_text());
+        weft_log(net, WARN, "%s", acceptor->error);
     }
     evict(acceptor, now_ns - GRACE_MS * WEFT_NS_PER_MS, WEFT_COUNTER_EVICTED);
     weft_engine_want(acceptor->engine, &acceptor->source, 0);
@@ -220,6 +221,11 @@ void weft_net_acceptor_close(struct weft_net_acceptor *acceptor)
     if (acceptor != NULL) {
         weft_fd_close(weft_net_acceptor_release(acceptor));
     }
+}
+
+const char *weft_net_acceptor_error(const struct weft_net_acceptor *acceptor)
+{
+    return acceptor->error;
 }
 
 unsigned weft_net_acceptor_refused(const struct weft_net_acceptor *acceptor, const char **latest_p)

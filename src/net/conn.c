@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define BUFFER_LEN 4096
+#define SHAKE_BUFFER_LEN 1024
 
 static void conn_ready(struct weft_engine_source *source, uint32_t events);
 
@@ -87,6 +88,10 @@ static void lose_errno(struct weft_net_conn *conn, int error)
 {
     char why[96];
     bool is_unreached = conn->state == WEFT_CONN_SHAKING;
+    if (error == ECONNRESET || error == EPIPE) {
+        lose(conn, WEFT_ERR_PEER, "closed the connection (reset)");
+        return;
+    }
     snprintf(why, sizeof(why), "%s", strerror(error));
     lose(conn, is_unreached ? WEFT_ERR_NETWORK : WEFT_ERR_PEER, why);
 }
@@ -200,16 +205,26 @@ size_t weft_net_conn_queued(const struct weft_net_conn *conn)
     return conn->state == WEFT_CONN_DEAD ? 0 : conn->out_len;
 }
 
-/* Handshake messages take the same way out. */
+/* Handshake messages leave at once, so that who has proved nothing needs no buffer; only with a table behind
+ * them (corked), or into a full socket, do they take the common way. */
 static void send_shake(struct weft_net_conn *conn)
 {
-    if (conn->shake->out_len > 0 && reserve_out(conn, conn->shake->out_len) == WEFT_OK) {
-        append(conn, conn->shake->out, conn->shake->out_len);
-        conn->shake->out_len = 0;
+    struct weft_wire_handshake *shake = conn->shake;
+    ssize_t sent = 0;
+    if (shake->out_len == 0) {
+        return;
+    }
+    if (!conn->is_corked && conn->out_len == 0) {
+        sent = send(conn->source.fd, shake->out, shake->out_len, MSG_NOSIGNAL);
+        sent = sent > 0 ? sent : 0; /* a broken socket is found by reading it */
+    }
+    if ((size_t)sent < shake->out_len && reserve_out(conn, shake->out_len) == WEFT_OK) {
+        append(conn, shake->out + sent, shake->out_len - (size_t)sent);
         if (!conn->is_corked) {
             flush(conn);
         }
     }
+    shake->out_len = 0;
 }
 
 /* ---- the handshake ---- */
@@ -241,6 +256,7 @@ static size_t feed_shake(struct weft_net_conn *conn, const uint8_t *bytes, size_
     case WEFT_WIRE_WANT_BYTES:
         return used;
     case WEFT_WIRE_FAILED:
+        conn->is_refused = true;
         lose(conn, shake->status, shake->reason);
         return len;
     case WEFT_WIRE_HELLO:
@@ -317,19 +333,15 @@ static size_t take_frame(struct weft_net_conn *conn, const uint8_t *bytes, size_
 static void take_bytes(struct weft_net_conn *conn)
 {
     size_t start = 0;
-    while (start < conn->in_len && conn->state != WEFT_CONN_DEAD && !conn->is_to_free) {
-        size_t used = 0;
-        if (conn->state == WEFT_CONN_OPEN) {
-            used = take_frame(conn, conn->in + start, conn->in_len - start);
-        } else if (conn->state == WEFT_CONN_HELLO) {
-            lose(conn, WEFT_ERR_PROTOCOL, "bytes before it was accepted");
-        } else {
-            used = feed_shake(conn, conn->in + start, conn->in_len - start);
-        }
+    while (start < conn->in_len && conn->state == WEFT_CONN_OPEN && !conn->is_to_free) {
+        size_t used = take_frame(conn, conn->in + start, conn->in_len - start);
         if (used == 0) {
             break;
         }
         start += used;
+    }
+    if (conn->state == WEFT_CONN_HELLO && conn->in_len > 0) {
+        lose(conn, WEFT_ERR_PROTOCOL, "sent bytes before it was accepted");
     }
     if (conn->state != WEFT_CONN_DEAD && start > 0) {
         conn->in_len -= start;
@@ -355,26 +367,61 @@ static bool reserve_in(struct weft_net_conn *conn)
     return true;
 }
 
+/* What one receive gave; false: nothing more to do now. */
+static bool note_received(struct weft_net_conn *conn, ssize_t got)
+{
+    if (got > 0) {
+        conn->heard_ns = weft_clock_ns();
+        weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_BYTES_IN, (uint64_t)got);
+        return true;
+    }
+    if (got == 0) {
+        lose(conn, WEFT_ERR_PEER, "closed the connection");
+    } else if (errno != EAGAIN) {
+        lose_errno(conn, errno);
+    }
+    return false;
+}
+
+static ssize_t receive_into(struct weft_net_conn *conn, uint8_t *buffer, size_t room)
+{
+    ssize_t got;
+    do {
+        got = recv(conn->source.fd, buffer, room, 0);
+    } while (got < 0 && errno == EINTR);
+    return got;
+}
+
+/* Before the peer has proved anything: no buffer of its own. What follows an accept is kept. */
+static void receive_shake(struct weft_net_conn *conn)
+{
+    uint8_t bytes[SHAKE_BUFFER_LEN];
+    ssize_t got = receive_into(conn, bytes, sizeof(bytes));
+    size_t used = 0;
+    if (!note_received(conn, got)) {
+        return;
+    }
+    while (used < (size_t)got && conn->state == WEFT_CONN_SHAKING && !conn->is_to_free) {
+        used += feed_shake(conn, bytes + used, (size_t)got - used);
+    }
+    if (used < (size_t)got && conn->state != WEFT_CONN_DEAD && !conn->is_to_free &&
+        reserve_in(conn)) {
+        memcpy(conn->in, bytes + used, (size_t)got - used); /* the buffer is larger than `bytes` */
+        conn->in_len = (size_t)got - used;
+        take_bytes(conn);
+    }
+}
+
 static void receive(struct weft_net_conn *conn)
 {
     bool is_full = true;
     while (is_full && conn->state != WEFT_CONN_DEAD && !conn->is_to_free && reserve_in(conn)) {
         size_t room = conn->in_room - conn->in_len;
-        ssize_t got = recv(conn->source.fd, conn->in + conn->in_len, room, 0);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0 && errno != EAGAIN) {
-            lose_errno(conn, errno);
-        } else if (got == 0) {
-            lose(conn, WEFT_ERR_PEER, "closed the connection");
-        }
-        if (got <= 0) {
+        ssize_t got = receive_into(conn, conn->in + conn->in_len, room);
+        if (!note_received(conn, got)) {
             return;
         }
         conn->in_len += (size_t)got;
-        conn->heard_ns = weft_clock_ns();
-        weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_BYTES_IN, (uint64_t)got);
         is_full = (size_t)got == room;
         take_bytes(conn);
     }
@@ -388,7 +435,11 @@ static void conn_ready(struct weft_engine_source *source, uint32_t events)
         flush(conn);
     }
     if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
-        receive(conn);
+        if (conn->state == WEFT_CONN_SHAKING) {
+            receive_shake(conn);
+        } else {
+            receive(conn);
+        }
     }
     conn->is_in_call = false;
     if (conn->is_to_free) {
@@ -442,6 +493,7 @@ static void note_peer(struct weft_net_conn *conn, bool is_local, pid_t pid)
         snprintf(conn->peer_text, sizeof(conn->peer_text), "pid %d on this host", (int)pid);
     } else if (getpeername(conn->source.fd, (struct sockaddr *)&addr, &len) == 0) {
         weft_net_addr_print(&addr, conn->peer_text);
+        weft_net_addr_to_wire(&addr, &conn->peer_addr);
     } else {
         snprintf(conn->peer_text, sizeof(conn->peer_text), "(not connected)");
     }

@@ -21,6 +21,7 @@ struct weft_net_acceptor {
     bool is_full; /* not accepting until one of the pending has moved */
     uint8_t nonces[WEFT_NET_NONCES][WEFT_WIRE_NONCE_LEN]; /* drawn ahead, each used once */
     unsigned nonces_left;
+    char error[160]; /* why accepting failed */
     unsigned refused;
     char latest_refused[WEFT_NET_ADDR_TEXT_LEN];
 };

@@ -94,6 +94,7 @@ struct weft_net_conn {
     uint8_t purpose;
     bool is_local;                          /* unix socket: no seals, the kernel vouches */
     pid_t peer_pid;                         /* local only */
+    struct weft_wire_addr peer_addr;        /* TCP only */
     char peer_text[WEFT_NET_ADDR_TEXT_LEN]; /* its address, or "pid 4411 on this host" */
     uint64_t heard_ns, spoken_ns;           /* last bytes in, last bytes out */
 
@@ -108,6 +109,7 @@ struct weft_net_conn {
     struct weft_wire_handshake *shake;  /* owned; NULL once open */
     struct weft_net_acceptor *acceptor; /* while it has not proved itself */
     uint64_t since_ns;
+    bool is_refused; /* lost: the handshake failed, by the peer's word or its bytes */
     bool is_sealed, is_corked, is_in_call, is_to_free;
     uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];
     uint64_t sent_frames, received_frames;
@@ -157,6 +159,8 @@ weft_status_t weft_net_acceptor_open(struct weft_engine *engine, int fd,
 void weft_net_acceptor_close(struct weft_net_acceptor *acceptor);
 /* Hands the listening descriptor back instead of closing it (an inherited one). */
 int weft_net_acceptor_release(struct weft_net_acceptor *acceptor);
+/* Why connections could not be accepted, the latest time; "": they could. */
+const char *weft_net_acceptor_error(const struct weft_net_acceptor *acceptor);
 /* How many connections were refused for a wrong secret, for error texts; and the latest such peer.
  */
 unsigned weft_net_acceptor_refused(const struct weft_net_acceptor *acceptor, const char **latest_p);

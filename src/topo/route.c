@@ -29,7 +29,7 @@ static void undress(const struct sockaddr_storage *addr, struct sockaddr_storage
 }
 
 /* Host part only; an IPv6 scope counts when both have one. */
-static bool is_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+bool weft_topo_is_same_addr(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     if (a->ss_family != b->ss_family) {
         return false;
@@ -150,7 +150,8 @@ weft_status_t weft_topo_is_local(const struct sockaddr_storage *addr, bool *is_l
         return WEFT_OK;
     }
     fd = weft_fd_own(socket(plain.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    is_local = fd >= 0 && find_source(fd, &plain, &source) && is_same_host(&plain, &source);
+    is_local =
+        fd >= 0 && find_source(fd, &plain, &source) && weft_topo_is_same_addr(&plain, &source);
     weft_fd_close(fd);
     if (is_local) {
         *is_local_p = true;
@@ -162,7 +163,7 @@ weft_status_t weft_topo_is_local(const struct sockaddr_storage *addr, bool *is_l
         return status;
     }
     for (unsigned i = 0; i < count && !is_local; i++) {
-        is_local = is_same_host(&plain, &nics[i].addr);
+        is_local = weft_topo_is_same_addr(&plain, &nics[i].addr);
     }
     free(nics);
     *is_local_p = is_local;

@@ -36,6 +36,8 @@ weft_status_t weft_topo_pick(const char *filter, int family, struct sockaddr_sto
 /* The local address the kernel would use to reach `to` (a connected UDP socket, nothing is sent),
  * port 0. ERR_NETWORK when there is no route. */
 weft_status_t weft_topo_route(const struct sockaddr_storage *to, struct sockaddr_storage *addr_p);
+/* The same address, whatever the port? */
+bool weft_topo_is_same_addr(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /* Is this address one of this host's own? */
 weft_status_t weft_topo_is_local(const struct sockaddr_storage *addr, bool *is_local_p);
 /* Host name, at most 63 bytes, never empty. */

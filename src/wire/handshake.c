@@ -6,7 +6,8 @@
  * `payload` cannot overflow.
  *
  *   server:  HEAD, HELLO, PAYLOAD, PROOF
- *   client:  HEAD, CHALLENGE, then HEAD, ACCEPT or HEAD, REFUSE, REASON (local: from the second HEAD)
+ *   client:  HEAD, CHALLENGE, then HEAD, ACCEPT or HEAD, REFUSE, REASON
+ *            (on a local socket from the second HEAD on)
  *
  * Who gets which answer: bytes that are not ours get none. A hello that is ours, but of another
  * version, job, epoch or secret, is read to its end and refused with a reason: closing with unread
@@ -395,7 +396,7 @@ static void fail_version(struct weft_wire_handshake *shake)
         snprintf(reason, sizeof(reason), "the listener speaks version %u, this rank version %u",
                  (unsigned)WEFT_WIRE_VERSION, shake->peer_version);
         tell(shake, reason);
-    } else {
+    } else if (!shake->is_challenged) {
         /* a bare head: the listener learns the version from it and expects nothing after it */
         weft_wire_head_encode(WEFT_WIRE_VERSION, WEFT_WIRE_KIND_HELLO, 0,
                               (struct weft_wire_head *)shake->out);

@@ -44,6 +44,7 @@ void weft_wire_challenge_imply(const struct weft_wire_self *self,
     anybody.rank = WEFT_WIRE_NO_RANK;
     anybody.ranks = 0;
     weft_wire_challenge_encode(&anybody, no_nonce, challenge);
+    challenge->head.kind[0] = WEFT_WIRE_KIND_IMPLIED;
 }
 
 bool weft_wire_challenge_is_whole(const struct weft_wire_challenge *challenge)

@@ -12,6 +12,7 @@
 #include <assert.h>
 
 enum {
+    WEFT_WIRE_KIND_IMPLIED = 0, /* never sent: a proof over it fits no challenge that was */
     WEFT_WIRE_KIND_CHALLENGE = 1,
     WEFT_WIRE_KIND_HELLO = 2,
     WEFT_WIRE_KIND_ACCEPT = 3,
@@ -97,7 +98,8 @@ void weft_wire_head_encode(uint16_t version, uint8_t kind, uint8_t flags,
 void weft_wire_challenge_encode(const struct weft_wire_self *self,
                                 const uint8_t nonce[WEFT_WIRE_NONCE_LEN],
                                 struct weft_wire_challenge *challenge);
-/* What both sides of a local socket put in its place: nobody sends it. */
+/* What both sides of a local socket put in its place. Its kind is none that a client would take, so
+ * that no false listener can ask for a hello which a local socket would believe. */
 void weft_wire_challenge_imply(const struct weft_wire_self *self,
                                struct weft_wire_challenge *challenge);
 bool weft_wire_challenge_is_whole(const struct weft_wire_challenge *challenge);

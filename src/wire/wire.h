@@ -93,12 +93,12 @@ void weft_wire_local_name(const uint8_t key[WEFT_WIRE_KEY_LEN], const uint8_t jo
  *   server                                  client
  *      | -- challenge: version, job, nonce --> |      the server speaks first: one trip less
  *      | <-- hello: who, nonce, payload, MAC - |      MAC over challenge and hello
- *      | -- accept: MAC  |  refuse: why -----> |      MAC over challenge and hello
+ *      | -- accept: who, MAC  |  refuse: why > |      MAC over who, challenge and hello
  *
  * On a local socket the client speaks first and there is no challenge: the kernel vouches for the
- * other side's user, and who could record a hello there could read the secret itself. The hello still
- * proves the secret, and the accept answers the client's nonce. It saves a wake-up per rank, a third
- * of a start on a crowded host.
+ * other side's user, and who could record a hello there could read the secret itself. The hello
+ * still proves the secret, and the accept answers the client's nonce. It saves a wake-up per rank,
+ * a third of a start on a crowded host.
  *
  * The first 8 bytes of each message (magic, version, kind) never change, so that two versions can
  * tell each other. Under the MACs: both nonces, both ranks, ranks, job, epoch, purpose, lane,
@@ -145,7 +145,8 @@ struct weft_wire_handshake {
     uint8_t out[256 + WEFT_WIRE_PAYLOAD_MAX];
     size_t out_len;
 
-    /* the peer, once known (server: at HELLO; client: from the challenge) */
+    /* the peer, once known (server: at HELLO; client: its rank at DONE, the rest
+     * from the challenge, if there is one) */
     uint16_t peer_version;
     uint32_t peer_rank, peer_ranks, peer_epoch;
     uint8_t purpose;

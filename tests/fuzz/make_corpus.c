@@ -32,10 +32,32 @@ static void save(const char *target, const char *name, const char *prefix, size_
     }
 }
 
-/* One conversation: the server's bytes seed the client's target, the client's bytes the server's.
- */
-static void save_handshake(const char *name, enum weft_wire_purpose purpose, size_t payload_len,
-                           bool is_refused)
+struct conversation {
+    const char *name;
+    enum weft_wire_purpose purpose;
+    size_t payload_len;
+    bool is_refused, is_local;
+};
+
+/* The mending bits of the targets: whose proofs to make right, and whether the socket is local. */
+static void save_client_bytes(const struct conversation *talk, const void *bytes, size_t len)
+{
+    const char prefix[] = {(char)((talk->is_refused ? 0x07 : 0x03) | (talk->is_local ? 0x08 : 0)),
+                           talk->is_refused ? '\xff' : '\x06'};
+
+    save("handshake_server", talk->name, prefix, sizeof(prefix), bytes, len);
+}
+
+static void save_server_bytes(const struct conversation *talk, const void *bytes, size_t len)
+{
+    const char prefix[] = {(char)((talk->is_refused ? 0x0b : 0x07) | (talk->is_local ? 0x10 : 0)),
+                           talk->is_refused ? '\x06' : '\xff'};
+
+    save("handshake_client", talk->name, prefix, sizeof(prefix), bytes, len);
+}
+
+/* The server's bytes seed the client's target, the client's bytes the server's. */
+static void save_handshake(const struct conversation *talk)
 {
     struct weft_wire_self server_self = fuzz_self(0, 8), client_self = fuzz_self(3, 8);
     struct weft_wire_handshake server, client;
@@ -44,34 +66,60 @@ static void save_handshake(const char *name, enum weft_wire_purpose purpose, siz
     size_t said_len;
 
     memset(payload, 'p', sizeof(payload));
-    weft_wire_server_open(&server, &server_self, fuzz_nonce[0]);
-    weft_wire_client_open(&client, &client_self, fuzz_nonce[1], purpose, 4, payload, payload_len);
+    weft_wire_server_open(&server, &server_self, talk->is_local ? NULL : fuzz_nonce[0]);
+    weft_wire_client_open(&client, &client_self, fuzz_nonce[1], talk->purpose, 4, payload,
+                          talk->payload_len);
     memcpy(said, server.out, server.out_len);
     said_len = server.out_len;
+    if (talk->is_local) {
+        weft_wire_client_speak(&client);
+    }
     fuzz_feed(&client, server.out, server.out_len, SIZE_MAX);
-    save("handshake_server", name, is_refused ? "\x07\xff" : "\x03\x06", 2, client.out,
-         client.out_len);
+    save_client_bytes(talk, client.out, client.out_len);
     fuzz_feed(&server, client.out, client.out_len, SIZE_MAX);
     FUZZ_CHECK(server.state == WEFT_WIRE_HELLO);
-    if (is_refused) {
+    if (talk->is_refused) {
         weft_wire_refuse(&server, WEFT_ERR_DUPLICATE, "rank 3 is taken by 10.0.0.7:4411");
     } else {
         weft_wire_accept(&server);
     }
     memcpy(said + said_len, server.out, server.out_len);
     said_len += server.out_len;
-    save("handshake_client", name, is_refused ? "\x0b\x06" : "\x07\xff", 2, said, said_len);
+    save_server_bytes(talk, said, said_len);
+}
+
+static void save_handshakes(void)
+{
+    static const struct conversation talks[] = {
+        {"join", WEFT_WIRE_JOIN, 10, false, false},
+        {"attach", WEFT_WIRE_ATTACH, 0, false, false},
+        {"lane-full", WEFT_WIRE_LANE, WEFT_WIRE_PAYLOAD_MAX, false, false},
+        {"refused", WEFT_WIRE_JOIN, 10, true, false},
+        {"local-join", WEFT_WIRE_JOIN, 10, false, true},
+        {"local-attach", WEFT_WIRE_ATTACH, 0, false, true},
+        {"local-lane-full", WEFT_WIRE_LANE, WEFT_WIRE_PAYLOAD_MAX, false, true},
+        {"local-refused", WEFT_WIRE_JOIN, 10, true, true},
+    };
+
+    for (size_t i = 0; i < WEFT_COUNT_OF(talks); i++) {
+        save_handshake(&talks[i]);
+    }
 }
 
 static void save_strangers(void)
 {
     static const char http[] = "GET / HTTP/1.1\r\nHost: weft\r\n\r\n";
     static const char other_version[] = "WEFT\x63\x00\x02\x00";
+    static const char other_answer[] = "WEFT\x63\x00\x04\x00";
 
     save("handshake_server", "http", "\x00\x00", 2, http, sizeof(http) - 1);
     save("handshake_server", "version", "\x00\x00", 2, other_version, sizeof(other_version) - 1);
     save("handshake_client", "http", "\x00\x00", 2, http, sizeof(http) - 1);
     save("handshake_client", "version", "\x00\x00", 2, other_version, sizeof(other_version) - 1);
+    save("handshake_server", "local-version", "\x08\x00", 2, other_version,
+         sizeof(other_version) - 1);
+    save("handshake_client", "local-version", "\x10\x00", 2, other_answer,
+         sizeof(other_answer) - 1);
 }
 
 static void save_frames(void)
@@ -163,10 +211,7 @@ int main(int argc, char **argv)
         perror(folder);
         return 1;
     }
-    save_handshake("join", WEFT_WIRE_JOIN, 10, false);
-    save_handshake("attach", WEFT_WIRE_ATTACH, 0, false);
-    save_handshake("lane-full", WEFT_WIRE_LANE, WEFT_WIRE_PAYLOAD_MAX, false);
-    save_handshake("refused", WEFT_WIRE_JOIN, 10, true);
+    save_handshakes();
     save_strangers();
     save_frames();
     save_records();

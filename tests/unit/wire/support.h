@@ -19,6 +19,8 @@
 #include <string.h>
 
 #define HELLO_FIXED_LEN 72 /* of a hello, before its payload */
+#define ACCEPT_LEN 44
+#define BITS(bytes) ((size_t)(bytes)*8)
 
 /* splitmix64 */
 static inline uint64_t next_random(uint64_t *seed)
@@ -154,11 +156,51 @@ static inline enum weft_wire_state carry(struct weft_wire_handshake *from,
     return feed(to, from->out, len);
 }
 
+/* Feeds one byte at a time; the state must change at the last byte and not before. */
+static inline enum weft_wire_state drip(struct weft_wire_handshake *from,
+                                        struct weft_wire_handshake *to)
+{
+    size_t len = from->out_len;
+    size_t used;
+
+    from->out_len = 0;
+    for (size_t i = 0; i < len; i++) {
+        assert_int_equal(to->state, WEFT_WIRE_WANT_BYTES);
+        assert_int_equal(to->out_len, 0);
+        weft_wire_feed(to, from->out + i, 1, &used);
+        assert_int_equal(used, 1);
+        weft_wire_feed(to, NULL, 0, &used);
+        assert_int_equal(used, 0);
+    }
+    return to->state;
+}
+
+/* Puts a CRC that fits onto the fixed part of a hello. */
+static inline void hello_reseal(uint8_t *hello)
+{
+    store_u32(hello + 68, weft_wire_crc32c(0, hello, 68));
+}
+
 /* Up to the point where the server has read a good hello. */
 static inline void talk_to_hello(struct talk *talk)
 {
     talk_open(talk);
     assert_int_equal(carry(&talk->server, &talk->client), WEFT_WIRE_WANT_BYTES);
+    assert_int_equal(carry(&talk->client, &talk->server), WEFT_WIRE_HELLO);
+}
+
+/* The same on a local socket, where the client speaks first. */
+static inline void talk_open_local(struct talk *talk)
+{
+    weft_wire_server_open(&talk->server, &talk->server_self, NULL);
+    weft_wire_client_open(&talk->client, &talk->client_self, talk->client_nonce, talk->purpose,
+                          talk->lane, talk->payload, strlen(talk->payload));
+    weft_wire_client_speak(&talk->client);
+}
+
+static inline void talk_to_local_hello(struct talk *talk)
+{
+    talk_open_local(talk);
     assert_int_equal(carry(&talk->client, &talk->server), WEFT_WIRE_HELLO);
 }
 

@@ -42,8 +42,8 @@ static void accept_has_the_written_down_bytes(void **state)
     talk_to_hello(&talk);
     weft_wire_accept(&talk.server);
     assert_hex(talk.server.out, talk.server.out_len,
-               "574546540100030035fac476732568731b2b71fa5a88be87ed7a7aa56358c600"
-               "bd7acc4845dcdce4");
+               "574546540100030000000000b3d7ff526b88a6de5ee34e91adadde2bd06213c4"
+               "11b7dc1759b0353477ff439b");
 }
 
 static void refuse_has_the_written_down_bytes(void **state)
@@ -108,6 +108,24 @@ static void both_ends_hold_the_same_two_keys(void **state)
     assert_memory_not_equal(talk.server.send_key, talk.server.recv_key, WEFT_WIRE_KEY_LEN);
 }
 
+/* A listener may be open before its rank is known: what counts is the rank that it proves. */
+static void rank_that_comes_with_the_accept_is_the_one_that_counts(void **state)
+{
+    struct talk talk;
+
+    (void)state;
+    talk_prepare(&talk);
+    talk.server_self.rank = WEFT_WIRE_NO_RANK;
+    talk_to_hello(&talk);
+    assert_int_equal(talk.client.peer_rank, WEFT_WIRE_NO_RANK);
+    talk.server_self.rank = 5;
+    weft_wire_accept(&talk.server);
+    assert_int_equal(carry(&talk.server, &talk.client), WEFT_WIRE_DONE);
+    assert_int_equal(talk.client.peer_rank, 5);
+    assert_memory_equal(talk.server.send_key, talk.client.recv_key, WEFT_WIRE_KEY_LEN);
+    assert_memory_equal(talk.server.recv_key, talk.client.send_key, WEFT_WIRE_KEY_LEN);
+}
+
 /* One change after another to one end's or both ends' facts: the keys must differ each time. */
 static void keys_depend_on_every_fact(void **state)
 {
@@ -149,24 +167,6 @@ static void open_jobs_shake_hands_too(void **state)
     talk_to_hello(&talk);
     weft_wire_accept(&talk.server);
     assert_int_equal(carry(&talk.server, &talk.client), WEFT_WIRE_DONE);
-}
-
-/* Feeds one byte at a time; the state must change at the last byte and not before. */
-static enum weft_wire_state drip(struct weft_wire_handshake *from, struct weft_wire_handshake *to)
-{
-    size_t len = from->out_len;
-    size_t used;
-
-    from->out_len = 0;
-    for (size_t i = 0; i < len; i++) {
-        assert_int_equal(to->state, WEFT_WIRE_WANT_BYTES);
-        assert_int_equal(to->out_len, 0);
-        weft_wire_feed(to, from->out + i, 1, &used);
-        assert_int_equal(used, 1);
-        weft_wire_feed(to, NULL, 0, &used);
-        assert_int_equal(used, 0);
-    }
-    return to->state;
 }
 
 static void bytes_that_drip_in_give_the_same_result(void **state)
@@ -295,6 +295,7 @@ int main(void)
         cmocka_unit_test(keys_have_the_written_down_bytes),
         cmocka_unit_test(server_learns_who_calls),
         cmocka_unit_test(both_ends_hold_the_same_two_keys),
+        cmocka_unit_test(rank_that_comes_with_the_accept_is_the_one_that_counts),
         cmocka_unit_test(keys_depend_on_every_fact),
         cmocka_unit_test(open_jobs_shake_hands_too),
         cmocka_unit_test(bytes_that_drip_in_give_the_same_result),

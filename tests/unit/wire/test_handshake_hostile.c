@@ -5,14 +5,6 @@
  */
 #include "support.h"
 
-#define BITS(bytes) ((size_t)(bytes)*8)
-
-/* Puts a CRC that fits onto the fixed part of a hello. */
-static void hello_reseal(uint8_t *hello)
-{
-    store_u32(hello + 68, weft_wire_crc32c(0, hello, 68));
-}
-
 /* A good hello for a fresh server of `talk`, not yet carried. */
 static void talk_to_answer(struct talk *talk)
 {
@@ -134,11 +126,11 @@ static void every_flipped_bit_of_an_accept_is_refused(void **state)
     struct talk talk;
 
     (void)state;
-    for (size_t bit = 0; bit < BITS(40); bit++) {
+    for (size_t bit = 0; bit < BITS(ACCEPT_LEN); bit++) {
         talk_prepare(&talk);
         talk_to_hello(&talk);
         weft_wire_accept(&talk.server);
-        assert_int_equal(talk.server.out_len, 40);
+        assert_int_equal(talk.server.out_len, ACCEPT_LEN);
         flip_bit(talk.server.out, bit);
         assert_int_not_equal(carry(&talk.server, &talk.client), WEFT_WIRE_DONE);
         assert_true(bit < 64 || talk.client.status == WEFT_ERR_AUTH);
@@ -188,7 +180,7 @@ static void cut_messages_are_never_enough(void **state)
         assert_int_equal(weft_wire_feed(&talk.server, talk.client.out, k, &used),
                          WEFT_WIRE_WANT_BYTES);
     }
-    for (size_t k = 0; k < 40; k++) {
+    for (size_t k = 0; k < ACCEPT_LEN; k++) {
         talk_to_hello(&talk);
         weft_wire_accept(&talk.server);
         assert_int_equal(weft_wire_feed(&talk.client, talk.server.out, k, &used),

@@ -5,12 +5,6 @@
  */
 #include "support.h"
 
-/* Puts a CRC that fits onto the fixed part of a hello. */
-static void hello_reseal(uint8_t *hello)
-{
-    store_u32(hello + 68, weft_wire_crc32c(0, hello, 68));
-}
-
 /* Gives the server a version that is not ours, by way of its challenge. */
 static void challenge_set_version(uint8_t *challenge, uint16_t version)
 {

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The background thread serves engines while nobody drives them, and ends with the last one. */
+#include "engine_support.h"
+
+#include <sys/wait.h>
+
+static unsigned threads_now(void)
+{
+    struct harness_holdings holdings;
+    harness_count(&holdings);
+    return holdings.threads;
+}
+
+static bool is_alone(void *arg)
+{
+    return threads_now() == *(const unsigned *)arg;
+}
+
+struct beat {
+    struct weft_engine_timer timer;
+    struct weft_engine *engine;
+    _Atomic uint32_t fired;
+};
+
+static void beat_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct beat *beat = WEFT_CONTAINER_OF(timer, struct beat, timer);
+    atomic_fetch_add(&beat->fired, 1);
+    weft_engine_timer_set(beat->engine, timer, now_ns + 2 * WEFT_NS_PER_MS);
+}
+
+static void beat_start(struct weft_engine *engine, struct beat *beat)
+{
+    beat->engine = engine;
+    atomic_init(&beat->fired, 0);
+    weft_engine_timer_open(&beat->timer, beat_fired);
+    weft_engine_lock(engine);
+    weft_engine_timer_set(engine, &beat->timer, weft_clock_after_ms(2));
+    weft_engine_unlock(engine);
+}
+
+static void it_serves_timers_and_sources_and_tasks_while_nobody_drives(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    _Atomic uint32_t rung = 0, run = 0;
+    struct word_task task = {.task = {.run = word_task_run}, .engine = engine, .word = &run};
+    struct bell bell;
+    struct beat beat;
+    (void)state;
+    bell_open(engine, &bell);
+    bell.word = &rung;
+    beat_start(engine, &beat);
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    assert_true(harness_wait_reach(&beat.fired, 5, DEADLINE_MS));
+    bell_ring(&bell);
+    assert_true(harness_wait_for(&rung, 1, DEADLINE_MS));
+    weft_engine_post(engine, &task.task);
+    assert_true(harness_wait_for(&run, 1, DEADLINE_MS));
+    weft_background_leave(engine);
+    bell_close(&bell);
+    weft_engine_close(engine);
+}
+
+/* An engine that joins second brings timers the sleeping thread has never heard of. */
+static void it_serves_every_engine_also_those_that_join_late(void **state)
+{
+    enum { COUNT = 20 };
+    struct weft_engine *engines[COUNT];
+    static struct beat beats[COUNT];
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        engines[i] = engine_new(MANY_CPUS);
+        beat_start(engines[i], &beats[i]);
+        assert_int_equal(weft_background_join(engines[i]), WEFT_OK);
+        assert_true(harness_wait_reach(&beats[i].fired, 1, DEADLINE_MS));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t before = atomic_load(&beats[i].fired);
+        assert_true(harness_wait_reach(&beats[i].fired, before + 2, DEADLINE_MS));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        weft_background_leave(engines[i]);
+        weft_engine_close(engines[i]);
+    }
+}
+
+static void it_ends_with_the_last_engine_and_starts_again_with_the_next(void **state)
+{
+    unsigned alone = threads_now(), fds = harness_count_fds();
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct weft_engine *first = engine_new(MANY_CPUS), *second = engine_new(MANY_CPUS);
+        assert_int_equal(weft_background_join(first), WEFT_OK);
+        assert_int_equal(weft_background_join(second), WEFT_OK);
+        assert_int_equal(threads_now(), alone + 1);
+        weft_background_leave(first);
+        assert_int_equal(threads_now(), alone + 1);
+        weft_background_leave(second);
+        assert_true(harness_wait_until(is_alone, &alone, DEADLINE_MS));
+        weft_engine_close(first);
+        weft_engine_close(second);
+    }
+    assert_int_equal(harness_count_fds(), fds);
+}
+
+static void leaving_without_having_joined_and_leaving_twice_are_harmless(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS), *other = engine_new(MANY_CPUS);
+    struct beat beat;
+    uint32_t fired;
+    (void)state;
+    weft_background_leave(engine);
+    beat_start(engine, &beat);
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    assert_int_equal(weft_background_join(other), WEFT_OK);
+    weft_background_leave(other);
+    weft_background_leave(other);
+    fired = atomic_load(&beat.fired);
+    assert_true(harness_wait_reach(&beat.fired, fired + 3, DEADLINE_MS)); /* the thread lives */
+    weft_background_leave(engine);
+    weft_engine_close(engine);
+    weft_engine_close(other);
+}
+
+/* After leave() nothing of the thread touches the engine: freeing it is safe (sanitizers see). */
+static void after_leaving_the_engine_is_not_touched(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        struct weft_engine *stays = engine_new(MANY_CPUS), *goes = engine_new(MANY_CPUS);
+        struct beat beat;
+        uint32_t fired;
+        assert_int_equal(weft_background_join(stays), WEFT_OK);
+        beat_start(goes, &beat);
+        assert_int_equal(weft_background_join(goes), WEFT_OK);
+        weft_background_leave(goes);
+        fired = atomic_load(&beat.fired);
+        weft_engine_close(goes);
+        assert_int_equal(atomic_load(&beat.fired), fired);
+        weft_background_leave(stays);
+        weft_engine_close(stays);
+    }
+}
+
+/* Driver and background thread take turns; the counter is not atomic, the lock guards it. */
+struct plain_count {
+    struct weft_engine_task task;
+    unsigned *count;
+    _Atomic uint32_t *word;
+};
+
+static void count_plainly(struct weft_engine_task *task)
+{
+    struct plain_count *self = WEFT_CONTAINER_OF(task, struct plain_count, task);
+    ++*self->count;
+    atomic_store(self->word, 1);
+}
+
+static void a_driver_and_the_background_thread_never_run_at_once(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    struct beat beat;
+    unsigned count = 0;
+    (void)state;
+    beat_start(engine, &beat);
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    for (unsigned i = 0; i < 300; i++) {
+        _Atomic uint32_t word = 0;
+        struct plain_count task = {.task = {.run = count_plainly}, .count = &count, .word = &word};
+        weft_engine_post(engine, &task.task);
+        if (i % 10 == 0) { /* nobody drives: the thread must */
+            assert_true(harness_wait_for(&word, 1, DEADLINE_MS));
+        } else {
+            assert_int_equal(weft_engine_wait(engine, &word, weft_clock_after_ms(DEADLINE_MS)),
+                             WEFT_OK);
+        }
+    }
+    weft_background_leave(engine);
+    assert_int_equal(count, 300);
+    weft_engine_close(engine);
+}
+
+/* A forked child has the bookkeeping but not the thread; it gets its own with its first engine. */
+static void a_forked_child_starts_its_own_thread(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    int wait_status;
+    pid_t child;
+    (void)state;
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct weft_engine *own = NULL;
+        struct beat beat;
+        bool is_served = weft_engine_open(MANY_CPUS, -1, &own) == WEFT_OK;
+        if (is_served) {
+            beat_start(own, &beat);
+            is_served = weft_background_join(own) == WEFT_OK &&
+                        harness_wait_reach(&beat.fired, 2, DEADLINE_MS / 2);
+            weft_background_leave(own);
+        }
+        _exit(is_served ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &wait_status, 0), child);
+    assert_true(WIFEXITED(wait_status));
+    assert_int_equal(WEXITSTATUS(wait_status), 0);
+    weft_background_leave(engine);
+    weft_engine_close(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_serves_timers_and_sources_and_tasks_while_nobody_drives),
+        cmocka_unit_test(it_serves_every_engine_also_those_that_join_late),
+        cmocka_unit_test(it_ends_with_the_last_engine_and_starts_again_with_the_next),
+        cmocka_unit_test(leaving_without_having_joined_and_leaving_twice_are_harmless),
+        cmocka_unit_test(after_leaving_the_engine_is_not_touched),
+        cmocka_unit_test(a_driver_and_the_background_thread_never_run_at_once),
+        cmocka_unit_test(a_forked_child_starts_its_own_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

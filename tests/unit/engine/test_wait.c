@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting: one drives, the others sleep, nobody sleeps through its own completion. */
+#include "engine_support.h"
+
+#include "engine/internal.h"
+
+#define SOON_MS 1000 /* a wake-up that was lost would last until DEADLINE_MS */
+
+static void a_word_that_is_set_already_returns_at_once(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    const _Atomic uint32_t word = 7;
+    (void)state;
+    assert_int_equal(weft_engine_wait(engine, &word, 0), WEFT_OK);
+    weft_engine_close(engine);
+}
+
+static void the_deadline_ends_a_wait_and_is_not_early(void **state)
+{
+    static const unsigned loads[] = {1, 100}; /* spinning, sleeping */
+    (void)state;
+    for (size_t i = 0; i < WEFT_COUNT_OF(loads); i++) {
+        struct weft_engine *engine = engine_new(ONE_CPU);
+        const _Atomic uint32_t word = 0;
+        uint64_t deadline_ns = weft_clock_after_ms(20), end_ns;
+        weft_engine_set_load(engine, loads[i]);
+        assert_int_equal(weft_engine_wait(engine, &word, deadline_ns), WEFT_ERR_TIMEOUT);
+        end_ns = weft_clock_ns();
+        assert_true(end_ns >= deadline_ns);
+        assert_true(end_ns < deadline_ns + SOON_MS * WEFT_NS_PER_MS);
+        weft_engine_close(engine);
+    }
+}
+
+/* One poll round before it gives up: what is there already counts. */
+static void a_deadline_in_the_past_still_takes_what_is_ready(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    _Atomic uint32_t word = 0;
+    struct bell bell;
+    (void)state;
+    bell_open(engine, &bell);
+    bell.word = &word;
+    bell_ring(&bell);
+    assert_int_equal(weft_engine_wait(engine, &word, 1), WEFT_OK);
+    bell_close(&bell);
+    weft_engine_close(engine);
+}
+
+static void ranks_that_fit_on_the_cpus_do_not_sleep_at_once_and_crowds_do(void **state)
+{
+    struct weft_engine *engine = engine_new(4);
+    (void)state;
+    weft_engine_set_load(engine, 4);
+    assert_true(atomic_load(&engine->spin_ns) > 0);
+    weft_engine_set_load(engine, 5);
+    assert_int_equal(atomic_load(&engine->spin_ns), 0);
+    assert_true(atomic_load(&engine->yield_ns) > 0);
+    weft_engine_set_load(engine, 100);
+    assert_int_equal(atomic_load(&engine->yield_ns), 0);
+    weft_engine_close(engine);
+    assert_int_equal(weft_engine_open(4, 250, &engine), WEFT_OK);
+    weft_engine_set_load(engine, 100); /* the setting wins over the load */
+    assert_int_equal(atomic_load(&engine->spin_ns), 250000);
+    weft_engine_close(engine);
+}
+
+/* ---- several threads on one engine ---- */
+
+enum { WAITERS = 4, ROUNDS = 40 };
+
+struct waiter {
+    struct weft_engine *engine;
+    _Atomic uint32_t word[ROUNDS];
+    uint64_t done_ns[ROUNDS];
+    weft_status_t status;
+    _Atomic uint32_t round; /* which word it waits for now */
+    pthread_t thread;
+};
+
+static void *wait_for_each(void *arg)
+{
+    struct waiter *waiter = arg;
+    for (uint32_t i = 0; i < ROUNDS && waiter->status == WEFT_OK; i++) {
+        waiter->status = weft_engine_wait(waiter->engine, &waiter->word[i],
+                                          weft_clock_after_ms(DEADLINE_MS));
+        waiter->done_ns[i] = weft_clock_ns();
+        atomic_store(&waiter->round, i + 1);
+    }
+    return NULL;
+}
+
+static bool has_round(const struct waiter *waiter, uint32_t round)
+{
+    return harness_wait_reach(&waiter->round, round, DEADLINE_MS);
+}
+
+/* Words are set in an order that has nothing to do with who drives. */
+static void four_threads_on_one_engine_each_hear_of_their_own_word_soon(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    static struct waiter waiters[WAITERS];
+    (void)state;
+    weft_engine_set_load(engine, 100);
+    memset(waiters, 0, sizeof(waiters));
+    for (int i = 0; i < WAITERS; i++) {
+        waiters[i].engine = engine;
+        assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_for_each, &waiters[i]), 0);
+    }
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t k = 0; k < WAITERS; k++) {
+            struct waiter *waiter = &waiters[(k + round) % WAITERS];
+            struct word_task task = {
+                .task = {.run = word_task_run}, .engine = engine, .word = &waiter->word[round]};
+            uint64_t begin_ns = weft_clock_ns();
+            weft_engine_post(engine, &task.task);
+            assert_true(has_round(waiter, round + 1));
+            assert_true(waiter->done_ns[round] - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+        }
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        pthread_join(waiters[i].thread, NULL);
+        assert_int_equal(waiters[i].status, WEFT_OK);
+    }
+    weft_engine_close(engine);
+}
+
+static bool is_asleep(void *arg)
+{
+    struct weft_engine *engine = arg;
+    return atomic_load(&engine->asleep) != 0 && atomic_load(&engine->waiters) >= WAITERS - 1;
+}
+
+/* The one in epoll leaves; one of those on the futex must take its place, or events go unseen. */
+static void a_driver_that_leaves_passes_the_turn(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    static struct waiter waiters[WAITERS];
+    struct bell bells[WAITERS];
+    (void)state;
+    weft_engine_set_load(engine, 100);
+    memset(waiters, 0, sizeof(waiters));
+    for (int i = 0; i < WAITERS; i++) {
+        bell_open(engine, &bells[i]);
+        bells[i].word = &waiters[i].word[0];
+        for (int k = 1; k < ROUNDS; k++) {
+            waiters[i].word[k] = 1;
+        }
+        waiters[i].engine = engine;
+        assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_for_each, &waiters[i]), 0);
+    }
+    assert_true(harness_wait_until(is_asleep, engine, DEADLINE_MS));
+    for (int i = 0; i < WAITERS; i++) { /* each leaves with its bell, also the one who drives */
+        uint64_t begin_ns = weft_clock_ns();
+        bell_ring(&bells[i]);
+        assert_true(has_round(&waiters[i], 1));
+        assert_true(waiters[i].done_ns[0] - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        pthread_join(waiters[i].thread, NULL);
+        assert_int_equal(waiters[i].status, WEFT_OK);
+        bell_close(&bells[i]);
+    }
+    weft_engine_close(engine);
+}
+
+static bool is_one_asleep(void *arg)
+{
+    return atomic_load(&((struct weft_engine *)arg)->asleep) != 0;
+}
+
+/* A round of another thread completes the call of the thread that sleeps in epoll, and eats the
+ * event that would have woken it: an abort from a second thread looks like this. */
+static void a_sleeper_hears_that_another_thread_s_round_completed_its_word(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    (void)state;
+    weft_engine_set_load(engine, 100);
+    for (int i = 0; i < 50; i++) {
+        static struct waiter sleeper;
+        _Atomic uint32_t mine = 0;
+        struct word_task task = {.task = {.run = word_task_run},
+                                 .engine = engine,
+                                 .word = &mine,
+                                 .second = &sleeper.word[0]};
+        uint64_t begin_ns;
+        memset(&sleeper, 0, sizeof(sleeper));
+        for (int k = 1; k < ROUNDS; k++) {
+            sleeper.word[k] = 1;
+        }
+        sleeper.engine = engine;
+        assert_int_equal(pthread_create(&sleeper.thread, NULL, wait_for_each, &sleeper), 0);
+        assert_true(harness_wait_until(is_one_asleep, engine, DEADLINE_MS));
+        begin_ns = weft_clock_ns();
+        weft_engine_post(engine, &task.task);
+        assert_int_equal(weft_engine_wait(engine, &mine, weft_clock_after_ms(DEADLINE_MS)),
+                         WEFT_OK);
+        pthread_join(sleeper.thread, NULL);
+        assert_int_equal(sleeper.status, WEFT_OK);
+        assert_true(sleeper.done_ns[0] - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+    }
+    weft_engine_close(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_word_that_is_set_already_returns_at_once),
+        cmocka_unit_test(the_deadline_ends_a_wait_and_is_not_early),
+        cmocka_unit_test(a_deadline_in_the_past_still_takes_what_is_ready),
+        cmocka_unit_test(ranks_that_fit_on_the_cpus_do_not_sleep_at_once_and_crowds_do),
+        cmocka_unit_test(four_threads_on_one_engine_each_hear_of_their_own_word_soon),
+        cmocka_unit_test(a_driver_that_leaves_passes_the_turn),
+        cmocka_unit_test(a_sleeper_hears_that_another_thread_s_round_completed_its_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
