@@ -15,20 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void flush_batch(struct weft_engine_task *task)
+static void send_batch(struct weft_control_start *start)
 {
-    struct weft_control_start *start = WEFT_CONTAINER_OF(task, struct weft_control_start, flush);
     struct weft_wire_frame frame = {.type = WEFT_WIRE_MEMBERS, .src = start->me.rank};
-    start->is_flush_posted = false;
     if (start->first != NULL && start->batch_len > 0) {
         weft_net_conn_send(start->first, &frame, start->batch, start->batch_len);
         start->batch_len = 0;
     }
 }
 
+static void flush_batch(struct weft_engine_task *task)
+{
+    struct weft_control_start *start = WEFT_CONTAINER_OF(task, struct weft_control_start, flush);
+    start->is_flush_posted = false;
+    send_batch(start);
+}
+
 void weft_control_gather_up_opened(struct weft_control_start *start)
 {
-    flush_batch(&start->flush);
+    send_batch(start); /* the task may be queued; it must not be queued twice */
 }
 
 static void pass_up(struct weft_control_start *start, const struct weft_wire_member *member)

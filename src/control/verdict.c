@@ -50,6 +50,17 @@ static void apply(struct weft_control *control, uint64_t comm,
     }
 }
 
+static bool is_open_here(const struct weft_control *control, uint64_t comm)
+{
+    for (struct weft_list *node = control->channels.next; node != &control->channels;
+         node = node->next) {
+        if (WEFT_CONTAINER_OF(node, struct weft_control_channel, node)->id == comm) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void judge(struct weft_control *control, uint64_t comm,
                   const struct weft_wire_notice *notice)
 {
@@ -58,8 +69,15 @@ static void judge(struct weft_control *control, uint64_t comm,
                                     .src = control->self.rank,
                                     .dst = WEFT_WIRE_NO_RANK};
     uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
-    weft_control_flood(control, &frame, bytes, weft_wire_notice_encode(notice, bytes));
-    apply(control, comm, notice);
+    size_t len = weft_wire_notice_encode(notice, bytes);
+    weft_control_flood(control, &frame, bytes, len);
+    if (comm == 0 || is_open_here(control, comm)) {
+        apply(control, comm, notice);
+    } else {
+        /* A channel that this rank is about to open ends as soon as it does. */
+        frame.len = (uint32_t)len;
+        weft_control_deliver(control, &frame, bytes);
+    }
 }
 
 void weft_control_report(struct weft_control *control, uint64_t comm,
@@ -97,18 +115,6 @@ void weft_control_notice_arrived(struct weft_control *control, const struct weft
         return;
     }
     judge(control, frame->comm, &notice);
-    if (frame->comm != 0) {
-        /* A channel that this rank is about to open ends as soon as it does. */
-        bool is_here = false;
-        for (struct weft_list *node = control->channels.next; node != &control->channels;
-             node = node->next) {
-            is_here |=
-                WEFT_CONTAINER_OF(node, struct weft_control_channel, node)->id == frame->comm;
-        }
-        if (!is_here) {
-            weft_control_deliver(control, frame, payload);
-        }
-    }
 }
 
 void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,
