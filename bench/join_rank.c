@@ -95,11 +95,12 @@ static bool run_once(struct shared *shared, int rank, int ranks, _Atomic uint64_
 int main(int argc, char **argv)
 {
     int ways = argc - 5;
-    if (ways < 1 || ways > WAYS_MAX || atoi(argv[4]) > ROUNDS_MAX) {
+    if (ways < 1 || ways > WAYS_MAX || (int)strtol(argv[4], NULL, 10) > ROUNDS_MAX) {
         fprintf(stderr, "usage: join_rank FILE RANK RANKS ROUNDS WAY...\n");
         return 2;
     }
-    int rank = atoi(argv[2]), ranks = atoi(argv[3]), rounds = atoi(argv[4]);
+    int rank = (int)strtol(argv[2], NULL, 10), ranks = (int)strtol(argv[3], NULL, 10),
+        rounds = (int)strtol(argv[4], NULL, 10);
     struct shared *shared = share(argv[1], rank, ranks);
     if (shared == NULL) {
         perror("join_rank");

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(TOP, "tests", "net"))
 from hosts import Network  # noqa: E402
 from ranks import clean_env, die_with_us  # noqa: E402
 
-SHAPES = "1x8,1x64,2x8,4x8,8x8,2x32"
+SHAPES = "1x8,1x64,2x1,8x1,2x2,2x8,4x8,8x8,2x32"
 WAYS = ["direct", "local"]
 WARMUP = 2
 

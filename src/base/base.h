@@ -24,7 +24,13 @@
 
 /* Records the calling thread's error text and returns status, so that the place that decides an
  * error is one line: `return weft_fail(WEFT_ERR_PEER, "rank %d …", rank);`. Logged at info. */
-weft_status_t weft_fail(weft_status_t status, const char *fmt, ...) WEFT_PRINTF(2, 3);
+#define weft_fail(status, ...)                                                                     \
+    __extension__({                                                                                \
+        weft_status_t failed_ = (status);                                                          \
+        weft_fail_record(failed_, __VA_ARGS__);                                                    \
+        failed_; /* seen by the compiler, which then knows that it is not WEFT_OK */               \
+    })
+void weft_fail_record(weft_status_t status, const char *fmt, ...) WEFT_PRINTF(2, 3);
 
 /* The same for a failed system call: appends strerror(errno), and for EMFILE/ENFILE the limit in
  * force and how to raise it. Returns ERR_MEMORY for ENOMEM, else ERR_SYSTEM. */
@@ -202,6 +208,18 @@ static inline void weft_list_append(struct weft_list *list, struct weft_list *no
     node->next = list;
     list->prev->next = node;
     list->prev = node;
+}
+/* removes and returns the first; NULL: there is none */
+static inline struct weft_list *weft_list_take(struct weft_list *list)
+{
+    struct weft_list *first = list->next;
+    if (first == list) {
+        return NULL;
+    }
+    list->next = first->next;
+    first->next->prev = list;
+    first->next = first->prev = first;
+    return first;
 }
 /* leaves node as an empty list, so that removing twice is harmless */
 static inline void weft_list_remove(struct weft_list *node)

@@ -60,7 +60,7 @@ static weft_status_t keep(weft_status_t status, char text[WEFT_ERROR_TEXT_LEN], 
     return status;
 }
 
-weft_status_t weft_fail(weft_status_t status, const char *fmt, ...)
+void weft_fail_record(weft_status_t status, const char *fmt, ...)
 {
     int saved_errno = errno;
     char text[WEFT_ERROR_TEXT_LEN];
@@ -69,7 +69,7 @@ weft_status_t weft_fail(weft_status_t status, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return keep(status, text, saved_errno);
+    keep(status, text, saved_errno);
 }
 
 /* What an operator needs when descriptors run out: whose they are and where the limit is. */

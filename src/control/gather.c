@@ -495,10 +495,9 @@ weft_status_t weft_control_gather_open(struct weft_control_start *start)
 
 void weft_control_gather_close(struct weft_control_start *start)
 {
+    struct weft_list *node;
     weft_engine_timer_cancel(start->control->engine, &start->deadline);
-    while (!weft_list_is_empty(&start->leaders)) {
-        struct weft_list *node = start->leaders.next;
-        weft_list_remove(node);
+    while ((node = weft_list_take(&start->leaders)) != NULL) {
         free(WEFT_CONTAINER_OF(node, struct weft_control_leader, node));
     }
     free(start->leader_of);

@@ -126,9 +126,11 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
     weft_control_name_rank(control, watch->rank, name, sizeof(name));
     if (is_silent) {
         weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_SILENCES, 1);
-        weft_log(control, WARN,
-                 "%s has been silent for %.1f s; its host answers, so it is stopped or starved",
-                 name, (double)(now_ns - since_ns) / 1e9);
+        weft_log(control, WARN, "%s has been silent for %.1f s; %s", name,
+                 (double)(now_ns - since_ns) / 1e9,
+                 weft_net_conn_is_path_dead(conn, limit_ns / WEFT_NS_PER_MS / 2)
+                     ? "its host does not answer either"
+                     : "its host answers, so it is stopped or starved");
     } else {
         weft_log(control, INFO, "%s is back", name);
     }

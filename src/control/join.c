@@ -72,20 +72,21 @@ static void attempt_failed(struct weft_control_start *start, struct weft_control
 
 /* Takes the connection over: on it this rank says who it is. */
 static void join_on(struct weft_control_start *start, struct weft_control_attempt *attempt,
-                    struct weft_net_dial *dial)
+                    const struct weft_net_dial *connected)
 {
+    struct weft_net_dial dial = *connected;
     uint8_t payload[WEFT_WIRE_MEMBER_MAX];
     int left_ms = weft_clock_ms_until(start->spec.deadline_ns);
     weft_status_t status;
     start->me.timeout_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
     start->me.leader = start->is_gatherer ? start->me.rank : WEFT_WIRE_NO_RANK;
-    dial->self = &start->control->self;
-    dial->purpose = WEFT_WIRE_JOIN;
-    dial->payload = payload;
-    dial->payload_len = weft_wire_member_encode(&start->me, payload, sizeof(payload));
-    dial->ops = &weft_control_conn_ops;
-    dial->owner = start->control;
-    status = weft_net_conn_open(start->control->engine, dial, &attempt->conn);
+    dial.self = &start->control->self;
+    dial.purpose = WEFT_WIRE_JOIN;
+    dial.payload = payload;
+    dial.payload_len = weft_wire_member_encode(&start->me, payload, sizeof(payload));
+    dial.ops = &weft_control_conn_ops;
+    dial.owner = start->control;
+    status = weft_net_conn_open(start->control->engine, &dial, &attempt->conn);
     if (status != WEFT_OK) {
         weft_control_start_fail(start->control, status, start->me.rank, "%s", weft_error_text());
         return;

@@ -255,9 +255,8 @@ void weft_control_mail_cut(struct weft_control_channel *channel)
 
 void weft_control_mail_close(struct weft_control_channel *channel)
 {
-    while (!weft_list_is_empty(&channel->inbox)) {
-        struct weft_list *node = channel->inbox.next;
-        weft_list_remove(node);
+    struct weft_list *node;
+    while ((node = weft_list_take(&channel->inbox)) != NULL) {
         free(WEFT_CONTAINER_OF(node, struct message, node));
     }
 }

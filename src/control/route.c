@@ -182,9 +182,8 @@ void weft_control_deliver_early(struct weft_control *control, struct weft_contro
 
 void weft_control_early_close(struct weft_control *control)
 {
-    while (!weft_list_is_empty(&control->early)) {
-        struct weft_list *node = control->early.next;
-        weft_list_remove(node);
+    struct weft_list *node;
+    while ((node = weft_list_take(&control->early)) != NULL) {
         free(WEFT_CONTAINER_OF(node, struct early_frame, node));
     }
 }

@@ -34,7 +34,9 @@ void weft_net_acceptor_complain(struct weft_net_acceptor *acceptor,
                                 const struct weft_net_conn *conn, weft_status_t status,
                                 const char *why)
 {
-    static struct weft_log_limiter limiter;
+    static struct weft_log_limiter
+        limiters[WEFT_ERR_UNSUPPORTED + 1]; /* one must not hide another */
+    struct weft_log_limiter *limiter = &limiters[status <= WEFT_ERR_UNSUPPORTED ? status : 0];
     uint32_t held_back;
     weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_STRANGERS, 1);
     if (status == WEFT_ERR_AUTH) {
@@ -42,7 +44,7 @@ void weft_net_acceptor_complain(struct weft_net_acceptor *acceptor,
         snprintf(acceptor->latest_refused, sizeof(acceptor->latest_refused), "%s", conn->peer_text);
     }
     if (weft_log_is_on(WEFT_ROOM_net, WEFT_LOG_WARN) &&
-        weft_log_limit(&limiter, weft_clock_ns(), &held_back)) {
+        weft_log_limit(limiter, weft_clock_ns(), &held_back)) {
         weft_log(net, WARN, "closed a connection from %s: %s: %s (%u more like it)",
                  conn->peer_text, weft_status_name(status), why, held_back);
     }

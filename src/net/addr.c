@@ -75,7 +75,8 @@ void weft_net_addr_print(const struct sockaddr_storage *addr, char text[WEFT_NET
         char name[IF_NAMESIZE] = "";
         inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
         if (in6->sin6_scope_id != 0 && if_indextoname(in6->sin6_scope_id, name) != NULL) {
-            strcat(strcat(host, "%"), name);
+            size_t len = strlen(host);
+            snprintf(host + len, sizeof(host) - len, "%%%s", name);
         }
         snprintf(text, WEFT_NET_ADDR_TEXT_LEN, "[%s]:%u", host, ntohs(in6->sin6_port));
     } else {

@@ -16,7 +16,7 @@
 #include "net/internal.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -541,9 +541,12 @@ bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_m
 {
     struct tcp_info info;
     socklen_t len = sizeof(info);
+    bool is_stuck;
     if (conn->is_local || conn->state != WEFT_CONN_OPEN ||
         getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
         return false;
     }
-    return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= for_ms;
+    /* Without a route nothing is sent at all; a stopped peer's closed window looks different. */
+    is_stuck = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > 0;
+    return (info.tcpi_unacked > 0 || is_stuck) && info.tcpi_last_ack_recv >= for_ms;
 }

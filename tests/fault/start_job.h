@@ -150,13 +150,16 @@ static inline int act(int index, struct harness_shared *shared, void *arg)
 /* Starts the actors (actors[0] is the root) and waits for the id. The actors' stderr is kept. */
 static inline void job_start(struct job *job, const struct actor *actors, int count)
 {
+    static struct actor cast[ACTORS_MAX]; /* each actor is forked with its own copy */
     int saved = dup(STDERR_FILENO);
+    memset(job, 0, sizeof(*job));
     job->count = count;
     job->log_fd = memfd_create("log", MFD_CLOEXEC);
     assert_true(saved >= 0 && job->log_fd >= 0 && count <= ACTORS_MAX);
+    memcpy(cast, actors, (size_t)count * sizeof(cast[0]));
     fflush(stderr);
     dup2(job->log_fd, STDERR_FILENO);
-    job->harness = harness_start(count, act, (void *)(uintptr_t)actors);
+    job->harness = harness_start(count, act, cast);
     dup2(saved, STDERR_FILENO);
     close(saved);
     assert_true(harness_wait_for(&harness_shared(job->harness)->word[WORD_ID_READY], 1, WAIT_MS));
@@ -197,26 +200,25 @@ static inline void job_end(struct job *job)
     assert_harness(job->harness, harness_check_clean(job->harness));
 }
 
-/* Has this actor come back with this status, and do its words hold all of these? NULL ends. */
-static inline void assert_said(const struct job *job, int index, int status, ...)
+static inline void check_said(const struct job *job, int index, int status,
+                              const char *const *words)
 {
     const struct harness_result *result = harness_result(job->harness, index);
-    va_list words;
-    const char *word;
     if (!result->is_returned || result->status != status) {
         fail_msg(
             "actor %d: expected %s, got %s: %s", index, weft_status_name((weft_status_t)status),
             !result->is_returned ? "no return" : weft_status_name((weft_status_t)result->status),
             result->text);
     }
-    va_start(words, status);
-    while ((word = va_arg(words, const char *)) != NULL) {
-        if (strstr(result->text, word) == NULL) {
-            fail_msg("actor %d does not say \"%s\": %s", index, word, result->text);
+    for (; *words != NULL; words++) {
+        if (strstr(result->text, *words) == NULL) {
+            fail_msg("actor %d does not say \"%s\": %s", index, *words, result->text);
         }
     }
-    va_end(words);
 }
+/* Has this actor come back with this status, and do its words hold all of these? NULL ends. */
+#define assert_said(job, index, status, ...)                                                       \
+    check_said((job), (index), (status), (const char *const[]){__VA_ARGS__})
 
 /* All these actors came through start and barrier. */
 static inline void assert_fine(const struct job *job, const int *indexes, int count)
@@ -271,7 +273,9 @@ static inline long memory_of(pid_t pid)
         return -1;
     }
     while (kib < 0 && fgets(line, sizeof(line), status) != NULL) {
-        sscanf(line, "RssAnon: %ld", &kib);
+        if (strncmp(line, "RssAnon:", 8) == 0) {
+            kib = strtol(line + 8, NULL, 10);
+        }
     }
     fclose(status);
     return kib;
@@ -295,6 +299,7 @@ struct speaker {
 static inline void speaker_dial(struct speaker *speaker, const struct job *job,
                                 const struct weft_wire_id *facts, uint32_t rank, uint32_t ranks)
 {
+    memset(speaker, 0, sizeof(*speaker));
     speaker->fd = stranger_connect(ROOT_ADDRESS, job->port, WAIT_MS);
     assert_true(speaker->fd >= 0);
     speaker->self = (struct weft_wire_self){.key = facts->secret,

@@ -22,7 +22,7 @@
 #define RANKS 5
 #define ABSENT 2 /* the test takes its place */
 #define NEVER 4  /* does not come, or a hello of the fake rank would complete the start */
-#define START_MS 800
+#define START_MS 500
 #define LATE_MS 250 /* a deadline is kept within this */
 #define STEP_MS 3000
 

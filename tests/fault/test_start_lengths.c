@@ -306,6 +306,7 @@ static void a_refusal_that_claims_too_long_a_reason_is_not_believed(void **state
     give_id(&job, SLOT_OTHER, &facts);
     open_gate(&job, GATE_OFFENDER);
     assert_true(harness_wait_until(has_guest, fds, WAIT_MS));
+    memset(&speaker, 0, sizeof(speaker));
     speaker.fd = fds[1];
     speaker.self =
         (struct weft_wire_self){.key = nonce, .is_authenticated = true, .epoch = facts.epoch};

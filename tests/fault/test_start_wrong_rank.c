@@ -30,10 +30,10 @@ static void finish_crew(struct job *job)
     assert_actors_fine(job, 0, 1, 3);
 }
 
-static unsigned count_words(const char *text, const char *word)
+static unsigned count_in(const char *text, const char *part)
 {
     unsigned count = 0;
-    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
         count++;
     }
     return count;
@@ -67,7 +67,7 @@ static bool is_rank_taken(void *arg)
 static void check_duplicate(bool is_direct, const char *address)
 {
     struct job job;
-    const char *words;
+    const char *said;
     char pids[2][32];
     struct actor actors[4] = {{.rank = 0, .ranks = 3},
                               {.rank = 1, .ranks = 3, .is_direct = is_direct},
@@ -81,8 +81,8 @@ static void check_duplicate(bool is_direct, const char *address)
     }
     finish_crew(&job);
     assert_said(&job, 2, WEFT_ERR_DUPLICATE, "rank 1 is taken by", "came second", NULL);
-    words = strstr(harness_result(job.harness, 2)->text, "is taken by");
-    assert_int_equal(count_words(words, address), 2);
+    said = strstr(harness_result(job.harness, 2)->text, "is taken by");
+    assert_int_equal(count_in(said, address), 2);
     if (!is_direct) {
         assert_said(&job, 2, WEFT_ERR_DUPLICATE, pids[0], pids[1], NULL);
     }

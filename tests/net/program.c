@@ -120,23 +120,26 @@ static weft_status_t read_id(const char *path, weft_id_t *id_p)
     return WEFT_ERR_TIMEOUT;
 }
 
+/* A variable as a number; -1: not set. */
+static int number_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL ? (int)strtol(text, NULL, 10) : -1;
+}
+
 static weft_status_t start_by_id(const char *path, weft_comm_t *comm_p)
 {
-    const char *rank = getenv("WEFT_RANK");
-    const char *ranks = getenv("WEFT_RANKS");
+    int rank = number_of("WEFT_RANK");
+    int ranks = number_of("WEFT_RANKS");
     weft_id_t id;
     weft_status_t status;
-    if (rank == NULL || ranks == NULL) {
-        return WEFT_ERR_INVALID;
-    }
-    if (atoi(rank) == 0) {
+    if (rank == 0) {
         status = weft_id_create(NULL, &id);
         status = status == WEFT_OK ? write_id(path, &id) : status;
     } else {
         status = read_id(path, &id);
     }
-    return status == WEFT_OK ? weft_comm_create(&id, atoi(rank), atoi(ranks), NULL, comm_p)
-                             : status;
+    return status == WEFT_OK ? weft_comm_create(&id, rank, ranks, NULL, comm_p) : status;
 }
 
 static weft_status_t tell_start(weft_comm_t comm, double began_s)

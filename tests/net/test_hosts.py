@@ -28,7 +28,8 @@ class Hosts(NetCase):
 
     def id_job(self, *args, **more):
         """Rank 0 makes an id: the interface setting alone decides where it listens."""
-        return self.job("--id", self.path("id"), *args, **more)
+        self.ids = getattr(self, "ids", 0) + 1  # a file for each job: nobody reads an old id
+        return self.job("--id", self.path("id%d" % self.ids), *args, **more)
 
     def check_spread(self, job, places=None):
         """Every rank knows who is on its host."""

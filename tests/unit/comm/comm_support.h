@@ -96,28 +96,38 @@ static inline uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
+#define PERIOD 509 /* of the pattern: no frame or buffer is a multiple of it */
+
+static inline uint8_t byte_at(uint64_t seed, size_t i)
+{
+    return (uint8_t)((uint8_t)(seed >> 8 * (i % 8)) ^ (uint8_t)(i * 7 >> 3));
+}
+
 static inline void fill_bytes(uint64_t seed, uint8_t *bytes, size_t len)
 {
-    uint64_t word = mix(seed);
-    for (size_t i = 0; i < len; i++) {
-        bytes[i] = (uint8_t)(word >> 8 * (i % 8)) ^ (uint8_t)i;
+    seed = mix(seed);
+    for (size_t i = 0; i < len && i < PERIOD; i++) {
+        bytes[i] = byte_at(seed, i);
+    }
+    for (size_t i = PERIOD; i < len; i += PERIOD) {
+        memcpy(bytes + i, bytes, len - i < PERIOD ? len - i : PERIOD);
     }
 }
 
 static inline bool are_bytes(uint64_t seed, const uint8_t *bytes, size_t len)
 {
-    uint64_t word = mix(seed);
-    for (size_t i = 0; i < len; i++) {
-        if (bytes[i] != (uint8_t)((uint8_t)(word >> 8 * (i % 8)) ^ (uint8_t)i)) {
+    seed = mix(seed);
+    for (size_t i = 0; i < len && i < PERIOD; i++) {
+        if (bytes[i] != byte_at(seed, i)) {
             return false;
         }
     }
-    return true;
+    return len <= PERIOD || memcmp(bytes, bytes + PERIOD, len - PERIOD) == 0;
 }
 
 /* ---- operations, checked ---- */
 
-/* rank, ranks: of comm; `rank` also names the speaker, so callers pass the harness's as `who`. */
+/* me, ranks: of the communicator; rank, shared: the harness's, to say what is wrong. */
 static inline int check_allgather(weft_comm_t comm, int me, int ranks, size_t len, uint64_t seed,
                                   int rank, struct harness_shared *shared)
 {
@@ -198,9 +208,11 @@ static inline int check_all_operations(weft_comm_t comm, uint64_t seed, _Atomic 
     EXPECT_PASS(check_barrier(comm, ranks, word, rank, shared));
     for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
         uint64_t salt = mix(seed + i);
-        EXPECT_PASS(check_allgather(comm, me, ranks, lens[i], salt, rank, shared));
-        EXPECT_PASS(check_broadcast(comm, me, (int)(salt % (uint64_t)ranks), lens[i], salt, rank,
-                                    shared));
+        if (lens[i] * (size_t)ranks <= 2 << 20) {
+            EXPECT_PASS(check_allgather(comm, me, ranks, lens[i], salt, rank, shared));
+        }
+        EXPECT_PASS(
+            check_broadcast(comm, me, (int)(salt % (uint64_t)ranks), lens[i], salt, rank, shared));
         EXPECT_PASS(check_ring(comm, me, ranks, lens[i], salt, rank, shared));
     }
     EXPECT_OK(weft_comm_status(comm));

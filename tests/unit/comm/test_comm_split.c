@@ -78,8 +78,8 @@ static void model_of(choose_fn choose, int rank, int ranks, int *size_p, int *pl
 
 static int split_each_way(int rank, struct harness_shared *shared, void *arg)
 {
-    static const choose_fn ways[] = {by_parity, reversed, same_keys, all_alone,
-                                     some_stay_out, nobody, extremes, rotated};
+    static const choose_fn ways[] = {by_parity,     reversed, same_keys, all_alone,
+                                     some_stay_out, nobody,   extremes,  rotated};
     weft_comm_t comm = NULL;
     EXPECT_OK(job_join(rank, shared, arg, &comm));
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -97,8 +97,8 @@ static int split_each_way(int rank, struct harness_shared *shared, void *arg)
         EXPECT(me == place && ranks == size);
         EXPECT_OK(weft_comm_local(part, &local, &locals));
         EXPECT(local == place && locals == size);
-        EXPECT_PASS(check_allgather(part, me, ranks, 100, mix(i) + (uint64_t)mine.colour, rank,
-                                    shared));
+        EXPECT_PASS(
+            check_allgather(part, me, ranks, 100, mix(i) + (uint64_t)mine.colour, rank, shared));
         EXPECT_PASS(check_ring(part, me, ranks, 1000, mix(i), rank, shared));
         EXPECT_PASS(check_broadcast(part, me, ranks - 1, 500, mix(i), rank, shared));
         EXPECT_OK(weft_comm_close(part));

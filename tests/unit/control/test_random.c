@@ -12,10 +12,10 @@ enum { RANKS_MAX = 12, COMMS_MAX = 6, STEPS = 60 };
 /* One communicator, as all ranks of the job know it. */
 struct model_comm {
     bool is_open;
-    int parent;                /* index, -1: the first */
-    int count;                 /* of members */
-    int members[RANKS_MAX];    /* ranks of the job, in order */
-    int children;              /* open ones */
+    int parent;             /* index, -1: the first */
+    int count;              /* of members */
+    int members[RANKS_MAX]; /* ranks of the job, in order */
+    int children;           /* open ones */
 };
 
 struct model {
@@ -144,9 +144,8 @@ static int step_collective(struct world *world, int rank, struct harness_shared 
         EXPECT_OK(weft_control_barrier(world->handle[at]));
         return 0;
     }
-    return kind == 1
-               ? check_allgather(world->handle[at], me, comm->count, len, seed, rank, shared)
-               : check_broadcast(world->handle[at], me, root, len, seed, rank, shared);
+    return kind == 1 ? check_allgather(world->handle[at], me, comm->count, len, seed, rank, shared)
+                     : check_broadcast(world->handle[at], me, root, len, seed, rank, shared);
 }
 
 /* A few messages between two members, received in another order than they were sent. */

@@ -9,12 +9,7 @@
  * rounded up. Listeners keep at most WEFT_NET_PENDING_MAX unproven connections; a TCP connection that
  * finds the accept queue full comes again when the kernel repeats its SYN.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "sim_queue.h"
 
 #include "control/control.h"
 #include "net/net.h"
@@ -43,38 +38,15 @@
 #define LOCALS 8
 #define RANKS (HOSTS * LOCALS)
 #define DEGREE 64
-#define NOBODY UINT32_MAX
 
-/* ---- what travels ---- */
-
-enum kind {
-    STEP,      /* a process has time for its next thing */
-    START,     /* the application calls */
-    DIAL,      /* a connection request; arg: tries */
-    CHALLENGE, /* server to client, TCP only */
-    HELLO,     /* arg: is it an attach? */
-    ACCEPTED,  /* a gatherer may send its members */
-    FLUSH,     /* to oneself: what came in this round goes up */
-    MEMBERS,   /* arg: how many records */
-    ANSWER,    /* arg: for whom */
-    TABLE,
-    CLOSE, /* the other end of a first connection */
-};
-
-struct message {
-    uint64_t at_ns;
-    uint32_t next; /* in an inbox, or in the list of free ones */
-    uint32_t from, to, arg;
-    enum kind kind;
-    bool is_attach;
-};
+/* ---- processes ---- */
 
 struct process {
     uint64_t free_ns, start_ns, ready_ns;
     uint64_t bytes_in, bytes_out;
     uint32_t inbox_first, inbox_last; /* messages; NOBODY: none */
     uint32_t dial_first, dial_last, dials;
-    uint32_t pending, frames;
+    uint32_t pending;
     uint32_t leader, above; /* through whom; NOBODY: the root */
     uint32_t conns, conns_most;
     uint32_t batch, children, given;
@@ -86,84 +58,11 @@ struct process {
 static struct {
     struct process *process; /* [RANKS] */
     uint64_t *link_free_ns;  /* [HOSTS] */
-    struct message *pool;
-    uint32_t pool_len, pool_room, free_first;
-    uint32_t *heap;
-    uint32_t heap_len, heap_room;
     struct weft_wire_table table;
     struct weft_control_tree tree;
     size_t table_len, member_len;
     uint32_t joined, roots, refused_dials, ready;
-    uint64_t events;
 } sim;
-
-/* ---- a heap of messages by time ---- */
-
-static bool is_earlier(uint32_t a, uint32_t b)
-{
-    const struct message *left = &sim.pool[a], *right = &sim.pool[b];
-    return left->at_ns < right->at_ns || (left->at_ns == right->at_ns && a < b);
-}
-
-static void heap_push(uint32_t message)
-{
-    uint32_t at = sim.heap_len++;
-    if (sim.heap_len > sim.heap_room) {
-        sim.heap_room = sim.heap_room == 0 ? 1 << 18 : sim.heap_room * 2;
-        sim.heap = realloc(sim.heap, sim.heap_room * sizeof(*sim.heap));
-        assert_non_null(sim.heap);
-    }
-    while (at > 0 && is_earlier(message, sim.heap[(at - 1) / 2])) {
-        sim.heap[at] = sim.heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    sim.heap[at] = message;
-}
-
-static uint32_t heap_pop(void)
-{
-    uint32_t top = sim.heap[0], last = sim.heap[--sim.heap_len], at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= sim.heap_len) {
-            break;
-        }
-        if (child + 1 < sim.heap_len && is_earlier(sim.heap[child + 1], sim.heap[child])) {
-            child++;
-        }
-        if (is_earlier(last, sim.heap[child])) {
-            break;
-        }
-        sim.heap[at] = sim.heap[child];
-        at = child;
-    }
-    sim.heap[at] = last;
-    return top;
-}
-
-static void post(uint64_t at_ns, enum kind kind, uint32_t from, uint32_t to, uint32_t arg,
-                 bool is_attach)
-{
-    uint32_t message = sim.free_first;
-    if (message != NOBODY) {
-        sim.free_first = sim.pool[message].next;
-    } else {
-        message = sim.pool_len++;
-        if (sim.pool_len > sim.pool_room) {
-            sim.pool_room = sim.pool_room == 0 ? 1 << 18 : sim.pool_room * 2;
-            sim.pool = realloc(sim.pool, sim.pool_room * sizeof(*sim.pool));
-            assert_non_null(sim.pool);
-        }
-    }
-    sim.pool[message] = (struct message){.at_ns = at_ns,
-                                         .next = NOBODY,
-                                         .from = from,
-                                         .to = to,
-                                         .arg = arg,
-                                         .kind = kind,
-                                         .is_attach = is_attach};
-    heap_push(message);
-}
 
 /* ---- sending: the sender's time, the host's link, the way ---- */
 
@@ -202,7 +101,6 @@ static void deliver(uint32_t from, uint32_t to, enum kind kind, uint32_t arg, bo
     }
     sender->bytes_out += len;
     sim.process[to].bytes_in += len;
-    sim.process[to].frames++;
     post(at_ns, kind, from, to, arg, is_attach);
 }
 
@@ -410,26 +308,6 @@ static void schedule(uint32_t rank, uint64_t now_ns)
     }
 }
 
-static void enqueue(uint32_t *first, uint32_t *last, uint32_t message)
-{
-    if (*first == NOBODY) {
-        *first = message;
-    } else {
-        sim.pool[*last].next = message;
-    }
-    *last = message;
-}
-
-static struct message dequeue(uint32_t *first)
-{
-    uint32_t at = *first;
-    struct message message = sim.pool[at];
-    *first = message.next;
-    sim.pool[at].next = sim.free_first;
-    sim.free_first = at;
-    return message;
-}
-
 /* Accepts as long as there is room for unproven ones, else hears what the accepted have to say. */
 static void step(uint32_t rank, uint64_t now_ns)
 {
@@ -457,11 +335,10 @@ static void step(uint32_t rank, uint64_t now_ns)
 
 static void arrive(uint32_t at, uint64_t now_ns)
 {
-    struct message *message = &sim.pool[at];
+    struct message *message = &queue.pool[at];
     struct process *process = &sim.process[message->to];
     uint32_t rank = message->to;
-    if (message->kind == DIAL && process->dials >= BACKLOG &&
-        !is_same_host(rank, message->from)) {
+    if (message->kind == DIAL && process->dials >= BACKLOG && !is_same_host(rank, message->from)) {
         uint64_t again_ns = now_ns + (SYN_AGAIN_NS << message->arg);
         sim.refused_dials++;
         post(again_ns, DIAL, message->from, rank, message->arg + 1, message->is_attach);
@@ -508,8 +385,8 @@ static uint32_t leader_of(uint32_t rank)
     }
     for (uint32_t other = first; other < first + LOCALS; other++) {
         bool is_led = !is_same_host(other, root_of(other));
-        if (is_led && (leader == NOBODY ||
-                       sim.process[other].start_ns < sim.process[leader].start_ns)) {
+        if (is_led &&
+            (leader == NOBODY || sim.process[other].start_ns < sim.process[leader].start_ns)) {
             leader = other;
         }
     }
@@ -598,7 +475,7 @@ static void sim_open(uint32_t roots, uint64_t spread_ns)
     uint64_t seed = 7;
     memset(&sim, 0, sizeof(sim));
     sim.roots = roots;
-    sim.free_first = NOBODY;
+    queue_open();
     sim.process = calloc(RANKS, sizeof(*sim.process));
     sim.link_free_ns = calloc(HOSTS, sizeof(*sim.link_free_ns));
     assert_non_null(sim.process);
@@ -619,11 +496,10 @@ static void sim_open(uint32_t roots, uint64_t spread_ns)
 
 static void sim_run(void)
 {
-    while (sim.heap_len > 0) {
+    while (queue.heap_len > 0) {
         uint32_t at = heap_pop();
-        uint64_t now_ns = sim.pool[at].at_ns;
-        sim.events++;
-        if (sim.pool[at].kind == STEP) {
+        uint64_t now_ns = queue.pool[at].at_ns;
+        if (queue.pool[at].kind == STEP) {
             uint32_t rank = dequeue(&at).to;
             step(rank, now_ns);
         } else {
@@ -638,15 +514,19 @@ static void sim_close(void)
     weft_wire_table_close(&sim.table);
     free(sim.process);
     free(sim.link_free_ns);
-    free(sim.pool);
-    free(sim.heap);
+    queue_close();
 }
 
 struct figures {
     double last_ms; /* from the last call to the last rank's return */
-    double root_in_mb, root_out_mb, most_out_mb;
+    double root_in_mb, root_out_mb;
     uint32_t root_conns_most, other_conns_most, conns_after_most, children_most;
 };
+
+static void keep_most(uint32_t *most, uint32_t value)
+{
+    *most = value > *most ? value : *most;
+}
 
 static struct figures look(uint64_t spread_ns)
 {
@@ -654,19 +534,10 @@ static struct figures look(uint64_t spread_ns)
     uint64_t last_ns = 0;
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         const struct process *process = &sim.process[rank];
-        double out_mb = (double)process->bytes_out / 1e6;
-        uint32_t most = process->conns_most;
         last_ns = process->ready_ns > last_ns ? process->ready_ns : last_ns;
-        if (rank > 0) {
-            figures.other_conns_most =
-                most > figures.other_conns_most ? most : figures.other_conns_most;
-        }
-        figures.conns_after_most = process->conns > figures.conns_after_most
-                                       ? process->conns
-                                       : figures.conns_after_most;
-        figures.children_most =
-            process->children > figures.children_most ? process->children : figures.children_most;
-        figures.most_out_mb = out_mb > figures.most_out_mb ? out_mb : figures.most_out_mb;
+        keep_most(&figures.other_conns_most, rank > 0 ? process->conns_most : 0);
+        keep_most(&figures.conns_after_most, process->conns);
+        keep_most(&figures.children_most, process->children);
     }
     figures.last_ms = (double)(last_ns - spread_ns) / 1e6;
     figures.root_in_mb = (double)sim.process[0].bytes_in / 1e6;

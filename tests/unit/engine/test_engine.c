@@ -294,7 +294,7 @@ struct poster {
     struct counted_task {
         struct weft_engine_task task;
         struct poster *poster;
-    } *tasks;
+    } * tasks;
     unsigned run, out_of_order; /* under the lock only: a race here is for the thread sanitizer */
     unsigned *total;
     _Atomic uint32_t *word;

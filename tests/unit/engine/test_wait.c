@@ -82,8 +82,8 @@ static void *wait_for_each(void *arg)
 {
     struct waiter *waiter = arg;
     for (uint32_t i = 0; i < ROUNDS && waiter->status == WEFT_OK; i++) {
-        waiter->status = weft_engine_wait(waiter->engine, &waiter->word[i],
-                                          weft_clock_after_ms(DEADLINE_MS));
+        waiter->status =
+            weft_engine_wait(waiter->engine, &waiter->word[i], weft_clock_after_ms(DEADLINE_MS));
         waiter->done_ns[i] = weft_clock_ns();
         atomic_store(&waiter->round, i + 1);
     }

@@ -214,11 +214,11 @@ static inline void scene_listen_as(struct scene *scene, const struct weft_net_co
     scene->client_self = self_of(CLIENT_RANK);
     loopback(&any, 0);
     assert_int_equal(weft_net_listen(&any, 0, 0, &fd, &scene->addr), WEFT_OK);
-    assert_int_equal(weft_net_acceptor_open(
-                         scene->engine, fd, &scene->server_self,
-                         scene->handshake_timeout_ms > 0 ? scene->handshake_timeout_ms : 2000,
-                         ops, owner, &scene->acceptor),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_net_acceptor_open(scene->engine, fd, &scene->server_self,
+                               scene->handshake_timeout_ms > 0 ? scene->handshake_timeout_ms : 2000,
+                               ops, owner, &scene->acceptor),
+        WEFT_OK);
 }
 
 static inline void scene_listen(struct scene *scene)

@@ -80,8 +80,7 @@ static void no_two_challenges_have_the_same_nonce(void **state)
     for (unsigned i = 0; i < COUNT; i++) {
         int fd = stranger_at(&scene);
         assert_true(drive_until_counted(&scene, WEFT_COUNTER_ACCEPTED, i + 1));
-        assert_int_equal(stranger_read(fd, seen[i], sizeof(seen[i]), DEADLINE_MS),
-                         sizeof(seen[i]));
+        assert_int_equal(stranger_read(fd, seen[i], sizeof(seen[i]), DEADLINE_MS), sizeof(seen[i]));
         close(fd);
         for (unsigned k = 0; k < i; k++) {
             assert_memory_not_equal(seen[i] + 28, seen[k] + 28, WEFT_WIRE_NONCE_LEN);

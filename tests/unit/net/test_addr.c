@@ -94,13 +94,16 @@ static void host_and_port_are_split_where_they_belong(void **state)
         const char *text, *host;
         uint16_t port;
     } good[] = {
-        {"node7:4411", "node7", 4411},    {"10.0.0.7:1", "10.0.0.7", 1},
-        {"[fe80::1%eth0]:65535", "fe80::1%eth0", 65535}, {"[::1]:80", "::1", 80},
+        {"node7:4411", "node7", 4411},
+        {"10.0.0.7:1", "10.0.0.7", 1},
+        {"[fe80::1%eth0]:65535", "fe80::1%eth0", 65535},
+        {"[::1]:80", "::1", 80},
     };
     static const char *const bad[] = {
-        "",          "node7",       "node7:",       ":4411",         "node7:0",    "node7:65536",
-        "node7:44x", "node7:-1",    "::1:80",       "[::1]",         "[::1]80",    "[]:80",
-        "[::1:80",   "node7:4 411", "node7:999999", "a_name_too_long_for_its_room:1",
+        "",        "node7",       "node7:",       ":4411",
+        "node7:0", "node7:65536", "node7:44x",    "node7:-1",
+        "::1:80",  "[::1]",       "[::1]80",      "[]:80",
+        "[::1:80", "node7:4 411", "node7:999999", "a_name_too_long_for_its_room:1",
     };
     char host[24];
     uint16_t port;

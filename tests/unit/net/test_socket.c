@@ -18,8 +18,8 @@ static void a_name(char *name, size_t room, const char *what)
 
 static void port_ranges_are_read_and_nonsense_is_refused(void **state)
 {
-    static const char *const bad[] = {"0-5", "5-4", "1-65536", "x", "5-", "-5", "5-x", "5-6-7", "5 6",
-                                      "0",   "-",   "70000",   "5,6"};
+    static const char *const bad[] = {"0-5",   "5-4", "1-65536", "x", "5-",    "-5", "5-x",
+                                      "5-6-7", "5 6", "0",       "-", "70000", "5,6"};
     uint16_t first = 1, last = 1;
     (void)state;
     assert_int_equal(weft_net_port_range("", &first, &last), WEFT_OK);
@@ -111,7 +111,8 @@ static void listening_on_an_address_of_another_host_is_a_system_error(void **sta
     int fd = -1;
     (void)state;
     loopback(&addr, 0);
-    ((struct sockaddr_in *)&addr)->sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1: for documents */
+    ((struct sockaddr_in *)&addr)->sin_addr.s_addr =
+        htonl(0xc0000201); /* 192.0.2.1: for documents */
     assert_int_equal(weft_net_listen(&addr, 0, 0, &fd, &bound), WEFT_ERR_SYSTEM);
     assert_non_null(strstr(weft_error_text(), "192.0.2.1"));
     assert_int_equal(weft_fd_count(), 0);

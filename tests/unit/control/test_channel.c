@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One waiting call and its deadline, when the engine is busy elsewhere all the time. */
+#include "unit/comm/comm_support.h"
+
+#include "comm/comm.h"
+
+#include <pthread.h>
+
+#define TIMEOUT_MS 30
+
+static weft_comm_t alone(void)
+{
+    weft_config_t config = job_config();
+    weft_comm_t comm = NULL;
+    weft_id_t id;
+    config.timeout_ms = TIMEOUT_MS;
+    assert_int_equal(weft_id_create(&config, &id), WEFT_OK);
+    assert_int_equal(weft_comm_create(&id, 0, 1, &config, &comm), WEFT_OK);
+    return comm;
+}
+
+/* Somebody else's round that lasts longer than the call may: a driver that lost its CPU. */
+struct long_round {
+    struct weft_engine *engine;
+    _Atomic uint32_t has_begun;
+    pthread_t thread;
+};
+
+static void *hold_the_lock(void *arg)
+{
+    struct long_round *round = arg;
+    uint64_t until_ns;
+    weft_engine_lock(round->engine);
+    until_ns = weft_clock_after_ms(3 * TIMEOUT_MS);
+    atomic_store(&round->has_begun, 1);
+    while (weft_clock_ns() < until_ns) {
+    }
+    weft_engine_unlock(round->engine);
+    return NULL;
+}
+
+static void round_begin(struct long_round *round, weft_comm_t comm)
+{
+    *round = (struct long_round){.engine = comm->job->engine};
+    assert_int_equal(pthread_create(&round->thread, NULL, hold_the_lock, round), 0);
+    assert_true(harness_wait_for(&round->has_begun, 1, DEADLINE_MS));
+}
+
+/* The deadline passes before the call has even entered the engine: it must not pass for done, and
+ * nothing of it may be left behind in the queue. */
+static void a_receive_that_never_entered_the_engine_times_out(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        weft_comm_t comm = alone();
+        struct long_round round;
+        char byte = 'x';
+        size_t len = 777;
+        round_begin(&round, comm);
+        assert_int_equal(weft_control_recv(comm, 0, 1, &byte, 1, &len), WEFT_ERR_TIMEOUT);
+        assert_int_equal(len, 777);
+        pthread_join(round.thread, NULL);
+        assert_int_equal(weft_comm_status(comm), WEFT_ERR_TIMEOUT);
+        assert_int_equal(weft_comm_close(comm), WEFT_OK);
+    }
+}
+
+/* With nobody to wait for it may also be done, late; but then it is done. */
+static void an_allgather_that_never_entered_the_engine_is_done_or_timed_out(void **state)
+{
+    weft_comm_t comm = alone();
+    struct long_round round;
+    char mine = 'm', all = 'a';
+    weft_status_t status;
+    (void)state;
+    round_begin(&round, comm);
+    status = weft_control_allgather(comm, &mine, 1, &all);
+    assert_true(status == WEFT_ERR_TIMEOUT || (status == WEFT_OK && all == 'm'));
+    pthread_join(round.thread, NULL);
+    assert_int_equal(weft_comm_close(comm), WEFT_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_receive_that_never_entered_the_engine_times_out),
+        cmocka_unit_test(an_allgather_that_never_entered_the_engine_is_done_or_timed_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
