@@ -88,11 +88,11 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 }
 
 /* Another user's process on this host is a stranger, whatever it knows. */
-static bool is_same_user(int fd, pid_t *pid_p)
+static bool is_same_user(int fd, uid_t uid, pid_t *pid_p)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.uid != geteuid()) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.uid != uid) {
         return false;
     }
     *pid_p = peer.pid;
@@ -119,7 +119,7 @@ static void admit(struct weft_net_acceptor *acceptor, int fd)
     pid_t pid = 0;
     weft_fd_own(fd);
     weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_ACCEPTED, 1);
-    if (nonce == NULL || (acceptor->is_local && !is_same_user(fd, &pid))) {
+    if (nonce == NULL || (acceptor->is_local && !is_same_user(fd, acceptor->uid, &pid))) {
         weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_STRANGERS, 1);
         weft_fd_close(fd);
         return;
@@ -193,6 +193,7 @@ weft_status_t weft_net_acceptor_open(struct weft_engine *engine, int fd,
     acceptor->ops = ops;
     acceptor->owner = owner;
     acceptor->handshake_timeout_ms = handshake_timeout_ms;
+    acceptor->uid = geteuid();
     acceptor->source.ready = acceptor_ready;
     weft_list_open(&acceptor->pending);
     weft_engine_timer_open(&acceptor->timer, timer_fired);

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BUFFER_LEN 4096
+#define BUFFER_LEN 1024
 #define SHAKE_BUFFER_LEN 1024
 
 static void conn_ready(struct weft_engine_source *source, uint32_t events);

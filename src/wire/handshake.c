@@ -79,6 +79,7 @@ static void shake_open(struct weft_wire_handshake *shake, const struct weft_wire
     shake->status = WEFT_OK;
     shake->reason[0] = '\0';
     shake->out_len = 0;
+    shake->is_local = false;
     shake->is_challenged = false;
     shake->peer_version = 0;
     shake->peer_rank = WEFT_WIRE_NO_RANK;
@@ -98,6 +99,7 @@ void weft_wire_server_open(struct weft_wire_handshake *shake, const struct weft_
     shake_open(shake, self);
     shake->is_server = true;
     if (nonce == NULL) {
+        shake->is_local = true;
         weft_wire_challenge_imply(self, (struct weft_wire_challenge *)shake->challenge);
         return;
     }
@@ -129,11 +131,14 @@ static void finish(struct weft_wire_handshake *shake)
     const uint8_t *key = shake->self->key;
     bool is_server = shake->is_server;
 
+    shake->state = WEFT_WIRE_DONE;
+    if (shake->is_local) {
+        return;
+    }
     weft_wire_derive(key, "weft key to server", shake->context, sizeof(shake->context),
                      is_server ? shake->recv_key : shake->send_key);
     weft_wire_derive(key, "weft key to client", shake->context, sizeof(shake->context),
                      is_server ? shake->send_key : shake->recv_key);
-    shake->state = WEFT_WIRE_DONE;
 }
 
 /* ---- server ---- */
@@ -301,6 +306,7 @@ void weft_wire_client_speak(struct weft_wire_handshake *shake)
     struct weft_wire_hello *hello = (struct weft_wire_hello *)shake->out;
     struct weft_wire_challenge implied;
 
+    shake->is_local = true;
     weft_wire_challenge_imply(shake->self, &implied);
     weft_wire_hello_encode(shake->self, &call, hello);
     prove(shake, &implied, hello);

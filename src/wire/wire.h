@@ -154,10 +154,11 @@ struct weft_wire_handshake {
     uint8_t payload[WEFT_WIRE_PAYLOAD_MAX]; /* server: received; client: to send */
     uint32_t payload_len;
 
-    /* at DONE: one key per direction, for weft_wire_seal() */
+    /* at DONE: one key per direction, for weft_wire_seal(); zero on local sockets */
     uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];
 
     /* private */
+    bool is_local;           /* no challenge, and no keys: nothing is sealed */
     bool is_challenged;      /* client: the hello is out */
     uint8_t part;            /* which part of a message is being read */
     uint32_t in_len, in_end; /* how far it is read, where it ends */
