@@ -105,7 +105,6 @@ static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *s
     spec->host = host;
     spec->timeout_ms = (uint32_t)job->params.number[WEFT_PARAM_START_TIMEOUT];
     spec->deadline_ns = weft_clock_after_ms(spec->timeout_ms);
-    spec->join = (enum weft_control_join)job->params.number[WEFT_PARAM_JOIN];
     status = weft_control_open(spec, &job->control);
     if (status == WEFT_OK) {
         weft_log(comm, INFO, "rank %u of %u on %s: started, epoch %u, %s", spec->self.rank,

@@ -182,6 +182,9 @@ static weft_status_t prepare(struct weft_job *job, const struct weft_launch *lau
     spec->self.ranks = (uint32_t)launch->ranks;
     spec->self.epoch = atomic_fetch_add(&starts, 1);
     spec->join = (enum weft_control_join)job->params.number[WEFT_PARAM_JOIN];
+    if (spec->join == WEFT_JOIN_AUTO && launch->local_ranks == 1) {
+        spec->join = WEFT_JOIN_DIRECT; /* a leader of nobody costs 6 to 24 % */
+    }
     status = find_keys(job, launch, spec);
     if (status != WEFT_OK) {
         return status;

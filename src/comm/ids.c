@@ -183,6 +183,7 @@ static weft_status_t fill_spec(const weft_id_t *ids, int id_count,
     memcpy(spec->self.job, decoded[0].job, sizeof(spec->self.job));
     spec->self.epoch = decoded[0].epoch;
     spec->has_segments = id_count > 1;
+    spec->join = (enum weft_control_join)params->number[WEFT_PARAM_JOIN];
     if (weft_comm_door_take(&ids[segment], spec->door)) {
         spec->is_root = segment == 0;
         segment = 0; /* the root of a segment joins the first root */
@@ -227,7 +228,7 @@ static weft_status_t prepare(struct weft_job *job, const weft_id_t *ids, int id_
 weft_status_t weft_comm_create_by_ids(const weft_id_t *ids, int id_count, int rank, int ranks,
                                       const weft_config_t *config, struct weft_comm **comm_p)
 {
-    struct weft_control_door door;
+    struct weft_control_door door = {.tcp = -1, .local = -1};
     struct weft_control_spec spec = {.self = {.rank = (uint32_t)rank, .ranks = (uint32_t)ranks},
                                      .door = &door};
     struct weft_job *job;
@@ -237,6 +238,7 @@ weft_status_t weft_comm_create_by_ids(const weft_id_t *ids, int id_count, int ra
     }
     status = prepare(job, ids, id_count, &spec);
     if (status != WEFT_OK) {
+        weft_control_door_close(&door); /* taken, perhaps */
         weft_comm_job_close(job);
         return status;
     }

@@ -25,17 +25,29 @@ void weft_control_op_done(struct weft_control_op *op, weft_status_t status, cons
                           memory_order_release); /* the caller may be gone from here on */
 }
 
-/* The deadline passed: say so to the coordinator, and leave nothing of the call behind. */
-static void end_by_deadline(struct weft_control_op *op, void (*give_up)(struct weft_control_op *op))
+static uint64_t give_up_or_wait(struct weft_control_op *op, weft_control_give_up_fn give_up)
 {
     struct weft_engine *engine = op->channel->control->engine;
-    char text[TEXT_LEN];
+    uint64_t longer_ms = 0;
     weft_engine_lock(engine);
     weft_engine_run_tasks(engine); /* ours may not have had its turn */
     if (atomic_load(&op->is_done) == 0) {
-        give_up(op);
+        longer_ms = give_up(op);
     }
     weft_engine_unlock(engine);
+    return longer_ms;
+}
+
+/* The deadline passed: say so to the coordinator, and leave nothing of the call behind. */
+static void end_by_deadline(struct weft_control_op *op, weft_control_give_up_fn give_up)
+{
+    struct weft_engine *engine = op->channel->control->engine;
+    char text[TEXT_LEN];
+    uint64_t longer_ms = give_up_or_wait(op, give_up);
+    if (longer_ms > 0 &&
+        weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(longer_ms)) != WEFT_OK) {
+        give_up_or_wait(op, give_up);
+    }
     if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(VERDICT_MS)) != WEFT_OK) {
         weft_engine_lock(engine);
         memcpy(text, op->text, sizeof(text));
@@ -45,7 +57,7 @@ static void end_by_deadline(struct weft_control_op *op, void (*give_up)(struct w
 }
 
 weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_ms,
-                                  void (*give_up)(struct weft_control_op *op))
+                                  weft_control_give_up_fn give_up)
 {
     struct weft_engine *engine = op->channel->control->engine;
     weft_status_t status = weft_control_engage(op->channel->control);
@@ -147,10 +159,11 @@ static void run_abort(struct weft_engine_task *task)
     weft_control_report(channel->control, channel->id, &notice);
 }
 
-static void give_up_abort(struct weft_control_op *op)
+static uint64_t give_up_abort(struct weft_control_op *op)
 {
     weft_control_channel_end(op->channel, WEFT_ERR_ABORTED,
                              WEFT_CONTAINER_OF(op, struct abort_op, op)->text);
+    return 0;
 }
 
 weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, const char *reason)

@@ -26,6 +26,7 @@ struct collect_op {
     struct weft_control_signature call;
     const void *mine;
     void *result;
+    bool has_waited_on;
 };
 
 static const char *call_name(uint32_t kind)
@@ -356,14 +357,32 @@ static void run_collect(struct weft_engine_task *task)
     }
 }
 
+/* The lowest gatherer that misses a child gives up first, so that the verdict names who is really
+ * absent and not an inner rank that waits for it; who only waits for the result gives up last. */
+static uint64_t result_grace_ms(const struct weft_control_channel *channel)
+{
+    return (channel->height + 2) * (uint64_t)GRACE_MS;
+}
+
+static uint64_t grace_ms(const struct weft_control_channel *channel)
+{
+    return channel->child_count == 0 ? result_grace_ms(channel)
+                                     : (channel->height - 1 - channel->depth) * (uint64_t)GRACE_MS;
+}
+
 /* The deadline: the communicator has ended. Who gathers knows who is absent. */
-static void give_up(struct weft_control_op *waiting)
+static uint64_t give_up(struct weft_control_op *waiting)
 {
     struct collect_op *op = WEFT_CONTAINER_OF(waiting, struct collect_op, op);
     struct weft_control_channel *channel = waiting->channel;
     char text[TEXT_LEN], call[80];
     uint32_t absent = channel->parent == WEFT_WIRE_NO_RANK ? 0 : channel->parent;
     size_t len;
+    if (channel->come_count == channel->child_count && channel->child_count > 0 &&
+        !op->has_waited_on && channel->parent != WEFT_WIRE_NO_RANK) {
+        op->has_waited_on = true; /* nobody is missing below: it only waits for the result */
+        return result_grace_ms(channel) - grace_ms(channel);
+    }
     print_call(&op->call, channel->calls, call, sizeof(call));
     if (channel->come_count == channel->child_count) {
         snprintf(text, sizeof(text), "%s timed out: no result from rank %u, which gathers it", call,
@@ -379,16 +398,7 @@ static void give_up(struct weft_control_op *waiting)
     }
     memcpy(waiting->text, text, sizeof(waiting->text));
     fail_channel(channel, WEFT_ERR_TIMEOUT, channel->members[absent], text);
-}
-
-/* The lowest gatherer that misses a child gives up first, so that the verdict names who is really absent and
- * not an inner rank that waits for it; those who only wait for the result give up last. */
-static uint64_t grace_ms(const struct weft_control_channel *channel)
-{
-    if (channel->child_count == 0) {
-        return (channel->height + 2) * (uint64_t)GRACE_MS;
-    }
-    return (channel->height - 1 - channel->depth) * (uint64_t)GRACE_MS;
+    return 0;
 }
 
 static weft_status_t collect(struct weft_control_channel *channel, struct collect_op *op,

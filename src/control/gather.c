@@ -254,6 +254,9 @@ static void finish_if_all(struct weft_control_start *start)
         return;
     }
     weft_engine_timer_cancel(start->control->engine, &start->deadline);
+    if (start->is_flush_posted) {
+        weft_engine_run_tasks(start->control->engine); /* it is queued, and lies in what we free */
+    }
     weft_control_place(start);
 }
 

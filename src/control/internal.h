@@ -183,11 +183,13 @@ struct weft_control_op {
     weft_status_t status;
     char text[TEXT_LEN];
 };
-/* Posts and waits: op->task.run is set. On a timeout `give_up` runs under the lock, leaves its words
- * in op->text and reports them; the verdict that comes back, or its absence, ends the channel and with
- * it the op. Sets the error text. */
+/* Runs under the lock when a call's deadline has passed: leaves its words in op->text and reports
+ * them. Not zero: it has reason to wait so many ms longer, and will be asked once more. */
+typedef uint64_t (*weft_control_give_up_fn)(struct weft_control_op *op);
+/* Posts and waits: op->task.run is set. After a timeout the verdict that comes back, or its absence,
+ * ends the channel and with it the op. Sets the error text. */
 weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_ms,
-                                  void (*give_up)(struct weft_control_op *op));
+                                  weft_control_give_up_fn give_up);
 void weft_control_op_done(struct weft_control_op *op, weft_status_t status, const char *text);
 
 static inline uint32_t get32(const uint8_t *bytes)

@@ -277,7 +277,7 @@ static void run_mail(struct weft_engine_task *task)
 }
 
 /* An operation's deadline ends its communicator. */
-static void give_up(struct weft_control_op *waiting)
+static uint64_t give_up(struct weft_control_op *waiting)
 {
     struct mail_op *op = WEFT_CONTAINER_OF(waiting, struct mail_op, op);
     struct weft_control_channel *channel = waiting->channel;
@@ -288,6 +288,7 @@ static void give_up(struct weft_control_op *waiting)
              op->peer, op->is_send ? "receive" : "send", op->tag);
     memcpy(waiting->text, notice.text, sizeof(waiting->text));
     weft_control_report(channel->control, channel->id, &notice);
+    return 0;
 }
 
 weft_status_t weft_control_mail_send(struct weft_control_channel *channel, uint32_t to,

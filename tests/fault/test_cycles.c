@@ -28,15 +28,16 @@ struct plan {
 
 static uint64_t resident_bytes(void)
 {
-    unsigned long total = 0, resident = 0;
+    char line[128] = "";
     FILE *file = fopen("/proc/self/statm", "re");
-    if (file == NULL || fscanf(file, "%lu %lu", &total, &resident) != 2) {
-        resident = 0;
+    if (file == NULL || fgets(line, sizeof(line), file) == NULL) {
+        line[0] = '\0';
     }
     if (file != NULL) {
         fclose(file);
     }
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    const char *second = strchr(line, ' '); /* total, resident, … in pages */
+    return second == NULL ? 0 : strtoul(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 struct memory {

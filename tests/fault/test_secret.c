@@ -57,20 +57,28 @@ struct region {
     char name[128];
 };
 
+/* "start-end perms offset dev inode name"; false: another kind of line */
+static bool read_head(const char *line, struct region *region)
+{
+    char *at;
+    unsigned long start = strtoul(line, &at, 16);
+    if (at == line || *at != '-') {
+        return false;
+    }
+    region->start = start;
+    region->end = strtoul(at + 1, &at, 16);
+    region->is_readable = at[0] == ' ' && at[1] == 'r';
+    snprintf(region->name, sizeof(region->name), "%.100s", at);
+    return true;
+}
+
 /* The next mapping of smaps; it is complete with its VmFlags line. */
 static bool next_region(FILE *smaps, struct region *region)
 {
-    char line[512], perms[8];
-    region->start = 0;
+    char line[512];
+    memset(region, 0, sizeof(*region));
     while (fgets(line, sizeof(line), smaps) != NULL) {
-        unsigned long start, end;
-        int name_at = 0;
-        if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %n", &start, &end, perms, &name_at) >= 3) {
-            region->start = start;
-            region->end = end;
-            region->is_readable = perms[0] == 'r';
-            snprintf(region->name, sizeof(region->name), "%.100s", line + name_at);
-        } else if (strncmp(line, "VmFlags:", 8) == 0) {
+        if (!read_head(line, region) && strncmp(line, "VmFlags:", 8) == 0) {
             region->is_dumped = strstr(line, " dd") == NULL;
             return true;
         }
@@ -149,35 +157,44 @@ static _Noreturn void rank_fails(const char *what, const char *detail)
     _exit(3);
 }
 
+static int fd_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text != NULL ? (int)strtol(text, NULL, 10) : -1;
+}
+
 /* Byte by byte: the whole is never anywhere. */
 static void read_secret(struct needle *secret)
 {
-    const char *fd = getenv("WEFT_SECRET_FD");
+    int fd = fd_of("WEFT_SECRET_FD");
     for (off_t i = 0; i < LEN; i++) {
         uint8_t byte;
-        if (fd == NULL || pread(atoi(fd), &byte, 1, i) != 1) {
-            rank_fails("the secret cannot be read", fd != NULL ? fd : "no WEFT_SECRET_FD");
+        if (pread(fd, &byte, 1, i) != 1) {
+            rank_fails("the secret cannot be read", "WEFT_SECRET_FD");
         }
         secret->masked[i] = byte ^ MASK;
     }
 }
 
 /* What the secret becomes for this job opens the same door. */
-static void derive_key(const struct needle *secret, struct needle *key)
+static bool derive_in(uint8_t *vault, const struct needle *secret, struct needle *key)
 {
-    uint8_t *vault = weft_secret_take();
     uint8_t job[16];
-    if (vault == NULL) {
-        rank_fails("no memory", "vault");
-    }
     for (int i = 0; i < LEN; i++) {
         vault[i] = secret->masked[i] ^ MASK;
     }
-    if (weft_comm_job_key(vault, getenv("WEFT_JOB"), job, vault + LEN) != WEFT_OK) {
-        rank_fails("no key", weft_error_text());
-    }
+    weft_status_t status = weft_comm_job_key(vault, getenv("WEFT_JOB"), job, vault + LEN);
     for (int i = 0; i < LEN; i++) {
         key->masked[i] = vault[LEN + i] ^ MASK;
+    }
+    return status == WEFT_OK;
+}
+
+static void derive_key(const struct needle *secret, struct needle *key)
+{
+    uint8_t *vault = weft_secret_take();
+    if (vault == NULL || !derive_in(vault, secret, key)) {
+        rank_fails("no key", weft_error_text());
     }
     weft_secret_give(vault);
 }
@@ -240,9 +257,8 @@ static int be_rank(bool searches_memory)
     struct needle secret, key;
     weft_comm_t comm;
     weft_id_t id;
-    const char *copy = getenv(COPY_FD_VARIABLE);
     read_secret(&secret);
-    if (copy == NULL || pwrite(atoi(copy), secret.masked, LEN, 0) != LEN) {
+    if (pwrite(fd_of(COPY_FD_VARIABLE), secret.masked, LEN, 0) != LEN) {
         rank_fails("cannot hand the masked secret over", COPY_FD_VARIABLE);
     }
     check_file(&secret, "self", "cmdline");

@@ -126,8 +126,8 @@ static void check_timeout(struct harness *harness, const struct plan *plan, int 
     if (named == NULL || (named[len] >= '0' && named[len] <= '9')) {
         fail_msg("rank %d does not hear that rank %d is absent: %s", rank, plan->victim, text);
     }
-    if (late_ns < -(int64_t)(SLACK_MS * JOB_MS_NS) ||
-        late_ns > (int64_t)(SLACK_MS * JOB_SLOWNESS * JOB_MS_NS)) {
+    if (late_ns < -(int64_t)(JOB_MS_NS * SLACK_MS) ||
+        late_ns > (int64_t)(JOB_MS_NS * SLACK_MS * JOB_SLOWNESS)) {
         fail_msg("rank %d returned %.3f s off the deadline", rank, (double)late_ns / 1e9);
     }
     assert_true(report->closed_ns - report->closing_ns < JOB_CLOSE_NS * JOB_SLOWNESS);

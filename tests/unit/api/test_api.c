@@ -58,13 +58,12 @@ static void a_fresh_config_asks_for_the_defaults(void **state)
         }                                                                                          \
     } while (0)
 
-static void null_pointers_are_invalid_and_named(void **state)
+static void null_pointers_for_ids_and_outputs_are_invalid_and_named(void **state)
 {
     weft_id_t id;
     weft_comm_t comm = NULL;
     weft_config_t config = job_config();
     char text[WEFT_ID_TEXT_LEN];
-    int number;
     (void)state;
     memset(&id, 0, sizeof(id));
     assert_invalid(weft_id_create(&config, NULL), "id_p");
@@ -79,6 +78,17 @@ static void null_pointers_are_invalid_and_named(void **state)
     assert_invalid(weft_comm_create_scalable(NULL, 1, 0, 1, &config, &comm), "id");
     assert_invalid(weft_comm_create_scalable(&id, 1, 0, 1, &config, NULL), "comm_p");
     assert_invalid(weft_init(&config, NULL), "comm_p");
+    weft_id_destroy(NULL);
+    weft_id_destroy(&id);
+    assert_null(comm);
+}
+
+static void a_null_communicator_is_invalid_everywhere(void **state)
+{
+    weft_comm_t comm = NULL;
+    char text[4] = "";
+    int number;
+    (void)state;
     assert_invalid(weft_comm_rank(NULL, &number), "NULL");
     assert_invalid(weft_comm_ranks(NULL, &number), "NULL");
     assert_invalid(weft_comm_local(NULL, &number, &number), "NULL");
@@ -91,8 +101,6 @@ static void null_pointers_are_invalid_and_named(void **state)
     assert_invalid(weft_control_send(NULL, 0, 0, text, 1), "NULL");
     assert_invalid(weft_control_recv(NULL, 0, 0, text, 1, NULL), "NULL");
     assert_int_equal(weft_comm_close(NULL), WEFT_OK);
-    weft_id_destroy(NULL);
-    weft_id_destroy(&id);
     assert_null(comm);
 }
 
@@ -332,7 +340,8 @@ int main(void)
         cmocka_unit_test(names_numbers_and_sentences_come_from_one_list),
         cmocka_unit_test(the_version_is_the_header_s),
         cmocka_unit_test(a_fresh_config_asks_for_the_defaults),
-        cmocka_unit_test(null_pointers_are_invalid_and_named),
+        cmocka_unit_test(null_pointers_for_ids_and_outputs_are_invalid_and_named),
+        cmocka_unit_test(a_null_communicator_is_invalid_everywhere),
         cmocka_unit_test(a_config_of_another_size_is_invalid),
         cmocka_unit_test(ranks_and_id_counts_out_of_range_are_invalid),
         cmocka_unit_test(an_interface_or_port_range_that_is_none_is_invalid),

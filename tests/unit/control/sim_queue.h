@@ -145,4 +145,19 @@ static inline void queue_close(void)
     free(queue.heap);
 }
 
+/* ---- small change ---- */
+
+static inline uint64_t next_random(uint64_t *seed)
+{
+    uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static inline void keep_most(uint32_t *most, uint32_t value)
+{
+    *most = value > *most ? value : *most;
+}
+
 #endif

@@ -3,6 +3,7 @@
 #include "unit/comm/comm_support.h"
 
 #include "comm/comm.h"
+#include "engine/internal.h"
 
 #include <pthread.h>
 
@@ -16,10 +17,13 @@ static weft_comm_t alone(void)
     config.timeout_ms = TIMEOUT_MS;
     assert_int_equal(weft_id_create(&config, &id), WEFT_OK);
     assert_int_equal(weft_comm_create(&id, 0, 1, &config, &comm), WEFT_OK);
+    assert_int_equal(weft_control_barrier(comm),
+                     WEFT_OK); /* what the first call sets up is there */
     return comm;
 }
 
-/* Somebody else's round that lasts longer than the call may: a driver that lost its CPU. */
+/* Somebody else's round that lasts until the caller has given up driving: a driver that lost its
+ * CPU. */
 struct long_round {
     struct weft_engine *engine;
     _Atomic uint32_t has_begun;
@@ -29,12 +33,10 @@ struct long_round {
 static void *hold_the_lock(void *arg)
 {
     struct long_round *round = arg;
-    uint64_t until_ns;
     weft_engine_lock(round->engine);
-    until_ns = weft_clock_after_ms(3 * TIMEOUT_MS);
     atomic_store(&round->has_begun, 1);
-    while (weft_clock_ns() < until_ns) {
-    }
+    harness_wait_for(&round->engine->drivers, 1, DEADLINE_MS);
+    harness_wait_for(&round->engine->drivers, 0, DEADLINE_MS);
     weft_engine_unlock(round->engine);
     return NULL;
 }

@@ -70,7 +70,7 @@ static int step_split(struct world *world, int rank, struct harness_shared *shar
     struct model *model = &world->model;
     int at = draw_open(model), slots[2];
     struct model_comm *comm = &model->comm[at];
-    int colour[RANKS_MAX], key[RANKS_MAX];
+    int colour[RANKS_MAX] = {0}, key[RANKS_MAX] = {0};
     for (int i = 0; i < comm->count; i++) {
         colour[i] = (int)draw(model, 4) - 1; /* -1: stays out; 2: a part nobody keeps */
         key[i] = (int)draw(model, 5) - 2;

@@ -36,7 +36,8 @@
 
 #define HOSTS 12500
 #define LOCALS 8
-#define RANKS (HOSTS * LOCALS)
+#define RANKS 100000 /* HOSTS * LOCALS */
+_Static_assert(RANKS == HOSTS * LOCALS, "hosts are full");
 #define DEGREE 64
 
 /* ---- processes ---- */
@@ -456,19 +457,11 @@ static size_t a_member_s_len(void)
                                       .timeout_ms = 30000,
                                       .addr = {.family = 4, .port = 40000}};
     uint8_t bytes[WEFT_WIRE_MEMBER_MAX];
-    snprintf(member.host, sizeof(member.host), "node%05u.cluster", HOSTS - 1);
+    snprintf(member.host, sizeof(member.host), "node%05d.cluster", HOSTS - 1);
     return weft_wire_member_encode(&member, bytes, sizeof(bytes));
 }
 
 /* ---- a run ---- */
-
-static uint64_t next_random(uint64_t *seed)
-{
-    uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
 
 static void sim_open(uint32_t roots, uint64_t spread_ns)
 {
@@ -522,11 +515,6 @@ struct figures {
     double root_in_mb, root_out_mb;
     uint32_t root_conns_most, other_conns_most, conns_after_most, children_most;
 };
-
-static void keep_most(uint32_t *most, uint32_t value)
-{
-    *most = value > *most ? value : *most;
-}
 
 static struct figures look(uint64_t spread_ns)
 {

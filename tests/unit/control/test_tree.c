@@ -155,7 +155,7 @@ static uint32_t distance(const struct weft_control_tree *tree, uint32_t a, uint3
 static void walk_is_shortest_both_ways(const struct weft_control_tree *tree, uint32_t from,
                                        uint32_t to)
 {
-    uint32_t way[1024];
+    uint32_t way[1024] = {0};
     uint32_t len = 0, at = from, left = distance(tree, from, to);
     assert_true(left < 1024);
     while (at != to) {

@@ -84,6 +84,26 @@ static void it_serves_every_engine_also_those_that_join_late(void **state)
     }
 }
 
+/* The thread sleeps without end, because its only engine has nothing due. */
+static void an_engine_that_joins_a_sleeping_thread_has_its_timers_served(void **state)
+{
+    struct weft_engine *idle = engine_new(MANY_CPUS), *late = engine_new(MANY_CPUS);
+    _Atomic uint32_t run = 0;
+    struct word_task task = {.task = {.run = word_task_run}, .engine = idle, .word = &run};
+    struct beat beat;
+    (void)state;
+    assert_int_equal(weft_background_join(idle), WEFT_OK);
+    weft_engine_post(idle, &task.task);
+    assert_true(harness_wait_for(&run, 1, DEADLINE_MS)); /* it has looked, and sleeps */
+    beat_start(late, &beat);
+    assert_int_equal(weft_background_join(late), WEFT_OK);
+    assert_true(harness_wait_reach(&beat.fired, 3, DEADLINE_MS));
+    weft_background_leave(late);
+    weft_background_leave(idle);
+    weft_engine_close(late);
+    weft_engine_close(idle);
+}
+
 static void it_ends_with_the_last_engine_and_starts_again_with_the_next(void **state)
 {
     unsigned alone = threads_now(), fds = harness_count_fds();
@@ -216,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_serves_timers_and_sources_and_tasks_while_nobody_drives),
         cmocka_unit_test(it_serves_every_engine_also_those_that_join_late),
+        cmocka_unit_test(an_engine_that_joins_a_sleeping_thread_has_its_timers_served),
         cmocka_unit_test(it_ends_with_the_last_engine_and_starts_again_with_the_next),
         cmocka_unit_test(leaving_without_having_joined_and_leaving_twice_are_harmless),
         cmocka_unit_test(after_leaving_the_engine_is_not_touched),

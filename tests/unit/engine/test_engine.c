@@ -273,14 +273,14 @@ static void timers_due_at_different_times_fire_when_due(void **state)
     for (unsigned i = 0; i < COUNT; i++) { /* set in an order that is not that of time */
         unsigned k = i * 7 % COUNT;
         alarm_open(engine, &alarms[k]);
-        alarm_set(&alarms[k], base_ns + (k + 1) * 300000);
+        alarm_set(&alarms[k], base_ns + (k + 1) * UINT64_C(300000));
     }
     alarms[COUNT - 1].word = &word;
     assert_int_equal(weft_engine_wait(engine, &word, weft_clock_after_ms(DEADLINE_MS)), WEFT_OK);
     drive(engine, 1);
     for (unsigned k = 0; k < COUNT; k++) {
         assert_int_equal(alarms[k].fired, 1);
-        assert_true(alarms[k].fired_ns >= base_ns + (k + 1) * 300000);
+        assert_true(alarms[k].fired_ns >= base_ns + (k + 1) * UINT64_C(300000));
     }
     weft_engine_close(engine);
 }

@@ -164,9 +164,62 @@ static void a_driver_that_leaves_passes_the_turn(void **state)
     weft_engine_close(engine);
 }
 
+/* ---- two threads: one in epoll, one behind it ---- */
+
 static bool is_one_asleep(void *arg)
 {
     return atomic_load(&((struct weft_engine *)arg)->asleep) != 0;
+}
+
+struct leaver {
+    struct weft_engine *engine;
+    uint64_t deadline_ns;
+};
+
+static void *wait_in_vain(void *arg)
+{
+    const struct leaver *leaver = arg;
+    const _Atomic uint32_t never = 0;
+    weft_engine_wait(leaver->engine, &never, leaver->deadline_ns);
+    return NULL;
+}
+
+static bool is_one_behind(void *arg)
+{
+    return atomic_load(&((struct weft_engine *)arg)->waiters) != 0;
+}
+
+/* It leaves by its deadline, nothing completes: the one behind it must take over in epoll, and not
+ * only when its own nap of a second is over. */
+static void a_driver_that_gives_up_passes_the_turn_too(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    struct leaver leaver = {.engine = engine, .deadline_ns = weft_clock_after_ms(60)};
+    static struct waiter waiter;
+    struct bell bell;
+    pthread_t thread;
+    uint64_t begin_ns;
+    (void)state;
+    weft_engine_set_load(engine, 100);
+    memset(&waiter, 0, sizeof(waiter));
+    bell_open(engine, &bell);
+    bell.word = &waiter.word[0];
+    for (int k = 1; k < ROUNDS; k++) {
+        waiter.word[k] = 1;
+    }
+    waiter.engine = engine;
+    assert_int_equal(pthread_create(&thread, NULL, wait_in_vain, &leaver), 0);
+    assert_true(harness_wait_until(is_one_asleep, engine, DEADLINE_MS));
+    assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_each, &waiter), 0);
+    harness_wait_until(is_one_behind, engine, 50); /* at the latest when the first one leaves */
+    pthread_join(thread, NULL);
+    begin_ns = weft_clock_ns();
+    bell_ring(&bell);
+    pthread_join(waiter.thread, NULL);
+    assert_int_equal(waiter.status, WEFT_OK);
+    assert_true(waiter.done_ns[0] - begin_ns < 700 * WEFT_NS_PER_MS);
+    bell_close(&bell);
+    weft_engine_close(engine);
 }
 
 /* A round of another thread completes the call of the thread that sleeps in epoll, and eats the
@@ -211,6 +264,7 @@ int main(void)
         cmocka_unit_test(ranks_that_fit_on_the_cpus_do_not_sleep_at_once_and_crowds_do),
         cmocka_unit_test(four_threads_on_one_engine_each_hear_of_their_own_word_soon),
         cmocka_unit_test(a_driver_that_leaves_passes_the_turn),
+        cmocka_unit_test(a_driver_that_gives_up_passes_the_turn_too),
         cmocka_unit_test(a_sleeper_hears_that_another_thread_s_round_completed_its_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,7 +83,7 @@ static void relay_close(struct relay *relay)
 }
 
 #define PAYLOAD_LEN 40
-#define FRAME_TOTAL (WEFT_WIRE_FRAME_LEN + PAYLOAD_LEN + WEFT_WIRE_SEAL_LEN)
+#define FRAME_TOTAL ((size_t)WEFT_WIRE_FRAME_LEN + PAYLOAD_LEN + WEFT_WIRE_SEAL_LEN)
 
 /* Both ends open, three frames of the client lie in the relay's hands. */
 static void relay_scene(struct scene *scene, struct relay *relay)
