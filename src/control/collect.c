@@ -213,24 +213,24 @@ static void take_result(struct weft_control_channel *channel, const uint8_t *res
     finish(channel, WEFT_OK, "");
 }
 
-/* Puts the gathered entries where they belong; false: one is missing or there twice. */
+/* Puts the gathered entries where they belong; false: one is missing or there twice. `has` is zeroed
+ * room for a byte per rank. */
 static bool arrange(const struct weft_control_channel *channel,
-                    const struct weft_control_signature *call, uint8_t *result)
+                    const struct weft_control_signature *call, uint8_t *result, uint8_t *has)
 {
     size_t entry_len = 4 + (size_t)call->len;
-    uint32_t expected =
-        call->kind == WEFT_CALL_ALLGATHER ? channel->count : call->kind == WEFT_CALL_BROADCAST;
+    bool is_allgather = call->kind == WEFT_CALL_ALLGATHER;
+    uint32_t expected = is_allgather ? channel->count : call->kind == WEFT_CALL_BROADCAST;
     if (channel->gathered_count != expected || channel->gathered_len != expected * entry_len) {
         return false;
     }
     for (uint32_t i = 0; i < expected; i++) {
         const uint8_t *entry = channel->gathered + i * entry_len;
         uint32_t rank = get32(entry);
-        size_t place = call->kind == WEFT_CALL_ALLGATHER ? (size_t)rank * call->len : 0;
-        if (rank >= channel->count) {
+        if (rank >= channel->count || has[rank]++ != 0) {
             return false;
         }
-        memcpy(result + place, entry + 4, call->len);
+        memcpy(result + (is_allgather ? (size_t)rank * call->len : 0), entry + 4, call->len);
     }
     return true;
 }
@@ -238,15 +238,15 @@ static bool arrange(const struct weft_control_channel *channel,
 static void complete(struct weft_control_channel *channel,
                      const struct weft_control_signature *call)
 {
-    size_t len = result_len(channel, call);
-    uint8_t *bytes = malloc(SIGNATURE_LEN + len);
-    if (bytes == NULL || !arrange(channel, call, bytes + SIGNATURE_LEN)) {
+    size_t len = SIGNATURE_LEN + result_len(channel, call);
+    uint8_t *bytes = calloc(1, len + channel->count);
+    if (bytes == NULL || !arrange(channel, call, bytes + SIGNATURE_LEN, bytes + len)) {
         fail_channel(channel, bytes == NULL ? WEFT_ERR_MEMORY : WEFT_ERR_PROTOCOL,
                      channel->members[channel->rank],
                      "the contributions to a collective do not add up");
     } else {
         put_signature(bytes, call);
-        spread(channel, bytes, SIGNATURE_LEN + len);
+        spread(channel, bytes, len);
         take_result(channel, bytes + SIGNATURE_LEN);
     }
     free(bytes);

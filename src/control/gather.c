@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WATCH_MS 3
+
 static void send_batch(struct weft_control_start *start)
 {
     struct weft_wire_frame frame = {.type = WEFT_WIRE_MEMBERS, .src = start->me.rank};
@@ -164,7 +166,7 @@ static void set_deadline(struct weft_control_start *start)
     uint64_t now_ns = weft_clock_ns();
     uint64_t left = start->deadline_ns > now_ns ? start->deadline_ns - now_ns : 0;
     uint64_t margin = left / 10 < 200 * WEFT_NS_PER_MS ? left / 10 : 200 * WEFT_NS_PER_MS;
-    if (start->spec.is_root) {
+    if (start->spec.is_root && start->deadline.at_ns > start->deadline_ns - margin) {
         weft_engine_timer_set(start->control->engine, &start->deadline,
                               start->deadline_ns - margin);
     }
@@ -254,9 +256,6 @@ static void finish_if_all(struct weft_control_start *start)
         return;
     }
     weft_engine_timer_cancel(start->control->engine, &start->deadline);
-    if (start->is_flush_posted) {
-        weft_engine_run_tasks(start->control->engine); /* it is queued, and lies in what we free */
-    }
     weft_control_place(start);
 }
 
@@ -290,6 +289,9 @@ void weft_control_gather_hello(struct weft_control_start *start, struct weft_net
      * members. */
     if (member.leader == member.rank) {
         weft_net_conn_accept(conn);
+    }
+    if (start->is_watching || member.leader == member.rank) {
+        weft_net_conn_watch(conn);
     }
     member.leader = conn->is_local ? start->me.rank : member.rank;
     if (member.addr.family == 0 && !conn->is_local) {
@@ -473,6 +475,19 @@ static void deadline_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 
 /* ---- opening ---- */
 
+/* In a quick start nobody is lost between hello and table, and the system calls to notice it can wait
+ * until the tables are out. */
+static void watch_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_control_start *start = WEFT_CONTAINER_OF(timer, struct weft_control_start, watch);
+    (void)now_ns;
+    start->is_watching = true;
+    for (struct weft_list *node = start->arrivals.next; node != &start->arrivals;
+         node = node->next) {
+        weft_net_conn_watch(WEFT_CONTAINER_OF(node, struct weft_net_conn, node));
+    }
+}
+
 weft_status_t weft_control_gather_open(struct weft_control_start *start)
 {
     uint32_t ranks = start->control->self.ranks;
@@ -486,7 +501,9 @@ weft_status_t weft_control_gather_open(struct weft_control_start *start)
     start->is_gatherer = true;
     start->flush.run = flush_batch;
     start->deadline_ns = start->spec.deadline_ns;
+    weft_engine_timer_open(&start->watch, watch_fired);
     weft_engine_timer_open(&start->deadline, deadline_fired);
+    weft_engine_timer_set(start->control->engine, &start->watch, weft_clock_after_ms(WATCH_MS));
     start->me.leader = start->me.rank;
     if (!record(start, &start->me, NULL)) {
         return WEFT_ERR_MEMORY;
@@ -500,6 +517,10 @@ void weft_control_gather_close(struct weft_control_start *start)
 {
     struct weft_list *node;
     weft_engine_timer_cancel(start->control->engine, &start->deadline);
+    weft_engine_timer_cancel(start->control->engine, &start->watch);
+    if (start->is_flush_posted) {
+        weft_engine_run_tasks(start->control->engine); /* it is queued, and lies in what we free */
+    }
     while ((node = weft_list_take(&start->leaders)) != NULL) {
         free(WEFT_CONTAINER_OF(node, struct weft_control_leader, node));
     }

@@ -324,6 +324,7 @@ void weft_control_join_close(struct weft_control_start *start)
     for (unsigned i = 0; i < start->attempt_count; i++) {
         weft_net_conn_close(start->attempts[i].conn);
     }
+    start->first = NULL;
     weft_net_acceptor_close(start->tcp);
     weft_net_acceptor_close(start->own);
     if (start->local != NULL && start->keeps_local) {

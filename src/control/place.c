@@ -59,6 +59,7 @@ static void give_answer(struct weft_control_start *start, uint32_t rank, struct 
 void weft_control_part(struct weft_control *control, struct weft_net_conn *conn)
 {
     conn->tag = ROLE_PARTING;
+    weft_net_conn_watch(conn);
     weft_list_remove(&conn->node);
     weft_list_append(&control->parting, &conn->node);
 }
@@ -76,6 +77,16 @@ static void answer_arrivals(struct weft_control_start *start)
         } else if (start->spec.is_root || start->leader_of[conn->peer_rank] == start->me.rank) {
             give_answer(start, conn->peer_rank, conn);
             weft_control_part(control, conn);
+        }
+    }
+}
+
+/* After the tables are out: children are watched from now on. */
+static void watch_children(struct weft_control *control)
+{
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        if (control->children[i].conn != NULL) {
+            weft_net_conn_watch(control->children[i].conn);
         }
     }
 }
@@ -106,6 +117,7 @@ void weft_control_place_check(struct weft_control_start *start)
 void weft_control_place_attached(struct weft_control_start *start, struct weft_net_conn *conn)
 {
     struct weft_control_child *child;
+    weft_net_conn_watch(conn);
     if (start->table_bytes == NULL) {
         conn->tag = ROLE_ATTACHED;
         weft_list_append(&start->attached, &conn->node);
@@ -164,6 +176,7 @@ void weft_control_place(struct weft_control_start *start)
     if (start->is_gatherer) {
         answer_arrivals(start);
         answer_distant_leaders(start);
+        watch_children(control);
     }
     while (!weft_list_is_empty(&start->attached) && start->is_over == 0) {
         struct weft_net_conn *conn =

@@ -233,6 +233,7 @@ static weft_status_t start_new(const struct weft_control_spec *spec, struct weft
     weft_list_open(&start->attached);
     weft_list_open(&start->leaders);
     weft_engine_timer_open(&start->deadline, NULL);
+    weft_engine_timer_open(&start->watch, NULL);
     start->me.rank = spec->self.rank;
     start->me.ranks = spec->self.ranks;
     start->me.pid = (uint32_t)getpid();

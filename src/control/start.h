@@ -44,6 +44,8 @@ struct weft_control_start {
     struct weft_list arrivals;                   /* joined connections */
     struct weft_list attached;                   /* tree children that came before the table */
     uint32_t joined;
+    struct weft_engine_timer watch; /* when to begin watching arrivals */
+    bool is_watching;
     uint32_t *leader_of, *pid_of; /* [ranks], NO_RANK: not joined; owned */
     struct weft_net_conn **via;   /* [ranks] which connection brought it; owned */
     struct weft_list leaders;

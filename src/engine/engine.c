@@ -84,17 +84,31 @@ void weft_engine_unlock(struct weft_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-weft_status_t weft_engine_add(struct weft_engine *engine, struct weft_engine_source *source, int fd,
-                              uint32_t events)
+void weft_engine_adopt(struct weft_engine_source *source, int fd, uint32_t events)
 {
-    struct epoll_event event = {.events = events, .data.ptr = source};
     source->fd = fd;
     source->events = events;
-    if (epoll_ctl(engine->epfd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        source->fd = -1;
+}
+
+weft_status_t weft_engine_watch(struct weft_engine *engine, struct weft_engine_source *source)
+{
+    struct epoll_event event = {.events = source->events, .data.ptr = source};
+    if (epoll_ctl(engine->epfd, EPOLL_CTL_ADD, source->fd, &event) != 0 && errno != EEXIST) {
         return weft_fail_errno("epoll_ctl(add)");
     }
     return WEFT_OK;
+}
+
+weft_status_t weft_engine_add(struct weft_engine *engine, struct weft_engine_source *source, int fd,
+                              uint32_t events)
+{
+    weft_status_t status;
+    weft_engine_adopt(source, fd, events);
+    status = weft_engine_watch(engine, source);
+    if (status != WEFT_OK) {
+        source->fd = -1;
+    }
+    return status;
 }
 
 void weft_engine_want(struct weft_engine *engine, struct weft_engine_source *source,
@@ -105,7 +119,8 @@ void weft_engine_want(struct weft_engine *engine, struct weft_engine_source *sou
         return;
     }
     source->events = events;
-    if (epoll_ctl(engine->epfd, EPOLL_CTL_MOD, source->fd, &event) != 0) {
+    if (epoll_ctl(engine->epfd, EPOLL_CTL_MOD, source->fd, &event) != 0 &&
+        (errno != ENOENT || weft_engine_watch(engine, source) != WEFT_OK)) {
         weft_log(engine, ERROR, "epoll_ctl(mod) of descriptor %d failed, errno %d", source->fd,
                  errno);
     }

@@ -42,8 +42,8 @@ struct weft_engine_task {
 /* cpus: how many this process may use. */
 weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engine **engine_p);
 void weft_engine_close(struct weft_engine *engine); /* sources must be gone; NULL is fine */
-/* While a job starts: who serves it waits awake (yielding), because work for it keeps coming; the
- * others sleep at once, because whoever they wait for needs the CPU. */
+/* While a job starts: who serves it yields instead of sleeping however many ranks there are, because
+ * work for it keeps coming. */
 void weft_engine_set_starting(struct weft_engine *engine, unsigned ranks, bool is_serving);
 /* Ranks that share the CPUs with this one: more ranks than CPUs, and waiting yields instead of
  * spinning. */
@@ -54,6 +54,9 @@ struct weft_counters *weft_engine_counters(struct weft_engine *engine);
 
 weft_status_t weft_engine_add(struct weft_engine *engine, struct weft_engine_source *source, int fd,
                               uint32_t events);
+/* The same without asking the kernel yet: nothing is reported before weft_engine_watch(). */
+void weft_engine_adopt(struct weft_engine_source *source, int fd, uint32_t events);
+weft_status_t weft_engine_watch(struct weft_engine *engine, struct weft_engine_source *source);
 void weft_engine_want(struct weft_engine *engine, struct weft_engine_source *source,
                       uint32_t events);
 /* Also forgets events of this round that were not delivered yet. Does not close the fd. */

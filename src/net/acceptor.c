@@ -124,13 +124,17 @@ static void admit(struct weft_net_acceptor *acceptor, int fd)
         weft_fd_close(fd);
         return;
     }
-    if (weft_net_conn_serve(acceptor, fd, pid, nonce, &conn) == WEFT_OK) {
-        weft_list_append(&acceptor->pending, &conn->node);
-        acceptor->pending_count++;
-        if (acceptor->is_local) {
-            conn->source.ready(&conn->source,
-                               EPOLLIN); /* a local hello comes with the connection */
-        }
+    if (weft_net_conn_serve(acceptor, fd, pid, nonce, &conn) != WEFT_OK) {
+        return;
+    }
+    weft_list_append(&acceptor->pending, &conn->node);
+    acceptor->pending_count++;
+    if (acceptor->is_local) {
+        conn->source.ready(&conn->source, EPOLLIN); /* a local hello comes with the connection */
+    }
+    /* Proved by now, or gone: not ours any more. */
+    if (acceptor->pending.prev == &conn->node && weft_net_conn_watch(conn) != WEFT_OK) {
+        weft_net_conn_close(conn);
     }
 }
 

@@ -24,6 +24,7 @@
 
 #define BUFFER_LEN 1024
 #define SHAKE_BUFFER_LEN 1024
+#define KEPT_LEN (64u << 10)
 
 static void conn_ready(struct weft_engine_source *source, uint32_t events);
 
@@ -98,6 +99,16 @@ static void lose_errno(struct weft_net_conn *conn, int error)
 
 /* ---- out ---- */
 
+/* A buffer that one large frame (a table) has grown is not kept for the small ones that follow. */
+static void let_go(uint8_t **buffer, size_t *room)
+{
+    if (*room > KEPT_LEN) {
+        free(*buffer);
+        *buffer = NULL;
+        *room = 0;
+    }
+}
+
 static void flush(struct weft_net_conn *conn)
 {
     while (conn->out_len > 0) {
@@ -120,6 +131,7 @@ static void flush(struct weft_net_conn *conn)
     }
     if (conn->out_len == 0) {
         conn->out_start = 0;
+        let_go(&conn->out, &conn->out_room);
     }
     conn->spoken_ns = weft_clock_ns();
     weft_engine_want(conn->engine, &conn->source, conn->out_len > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -346,6 +358,9 @@ static void take_bytes(struct weft_net_conn *conn)
     if (conn->state != WEFT_CONN_DEAD && start > 0) {
         conn->in_len -= start;
         memmove(conn->in, conn->in + start, conn->in_len);
+        if (conn->in_len == 0) {
+            let_go(&conn->in, &conn->in_room);
+        }
     }
 }
 
@@ -449,6 +464,7 @@ static void conn_ready(struct weft_engine_source *source, uint32_t events)
 
 /* ---- opening ---- */
 
+/* Not watched yet. */
 static weft_status_t conn_new(struct weft_engine *engine, int fd,
                               const struct weft_net_conn_ops *ops, void *owner,
                               struct weft_net_conn **conn_p)
@@ -468,10 +484,7 @@ static weft_status_t conn_new(struct weft_engine *engine, int fd,
     conn->since_ns = conn->heard_ns = conn->spoken_ns = weft_clock_ns();
     conn->source.ready = conn_ready;
     weft_list_open(&conn->node);
-    status = weft_engine_add(engine, &conn->source, fd, EPOLLIN);
-    if (status != WEFT_OK) {
-        goto err_free;
-    }
+    weft_engine_adopt(&conn->source, fd, EPOLLIN);
     *conn_p = conn;
     return WEFT_OK;
 err_free:
@@ -499,19 +512,31 @@ static void note_peer(struct weft_net_conn *conn, bool is_local, pid_t pid)
     }
 }
 
+weft_status_t weft_net_conn_watch(struct weft_net_conn *conn)
+{
+    return conn->state == WEFT_CONN_DEAD ? WEFT_OK : weft_engine_watch(conn->engine, &conn->source);
+}
+
 weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_net_dial *dial,
                                  struct weft_net_conn **conn_p)
 {
+    struct weft_net_conn *conn;
     uint8_t nonce[WEFT_WIRE_NONCE_LEN];
     weft_status_t status = weft_random(nonce, sizeof(nonce));
     if (status != WEFT_OK) {
         weft_fd_close(dial->fd);
         return status;
     }
-    status = conn_new(engine, dial->fd, dial->ops, dial->owner, conn_p);
+    status = conn_new(engine, dial->fd, dial->ops, dial->owner, &conn);
     if (status != WEFT_OK) {
         return status;
     }
+    status = weft_net_conn_watch(conn);
+    if (status != WEFT_OK) {
+        weft_net_conn_close(conn);
+        return status;
+    }
+    *conn_p = conn;
     note_peer(*conn_p, dial->is_local, dial->peer_pid);
     weft_wire_client_open((*conn_p)->shake, dial->self, nonce, dial->purpose, 0, dial->payload,
                           dial->payload_len);

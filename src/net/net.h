@@ -120,6 +120,9 @@ struct weft_net_conn {
 /* Client: proves itself as soon as the listener has spoken. Takes dial->fd over, also when it fails. */
 weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_net_dial *dial,
                                  struct weft_net_conn **conn_p);
+/* Connections that a local listener hands out with their hello are not watched yet: a system call that their
+ * owner can do when it has time. Until then their end is not noticed. Twice is harmless. ERR_SYSTEM. */
+weft_status_t weft_net_conn_watch(struct weft_net_conn *conn);
 /* Closes at once (what is queued is tried once more) and frees; NULL is fine. */
 void weft_net_conn_close(struct weft_net_conn *conn);
 

@@ -5,6 +5,7 @@
 #include "wire/wire.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -101,6 +102,7 @@ static void join_a_false_root(const void *says, size_t len, weft_status_t want)
                               .flags = WEFT_WIRE_ID_AUTHENTICATED,
                               .job = "a job of lies"};
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+    struct pollfd wait = {.fd = listener, .events = POLLIN};
     socklen_t addr_len = sizeof(addr);
     struct harness *harness;
     weft_id_t encoded;
@@ -108,12 +110,14 @@ static void join_a_false_root(const void *says, size_t len, weft_status_t want)
     assert_int_equal(listen(listener, 1), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &addr_len), 0);
     id.root.port = ntohs(addr.sin_port);
-    memset(id.secret, 7, sizeof(id.secret));
+    /* its own in every run: names of local sockets come from it */
+    assert_int_equal(weft_random(id.secret, sizeof(id.secret)), WEFT_OK);
     weft_wire_id_encode(&id, &encoded);
     harness = harness_start(1, join_falsely, NULL);
     *job_ids(harness_shared(harness)) = encoded;
     atomic_store(&harness_shared(harness)->word[0], want);
     atomic_store(&harness_shared(harness)->word[ID_WORD], 1);
+    assert_int_equal(poll(&wait, 1, DEADLINE_MS), 1);
     fd = accept(listener, NULL, NULL);
     assert_true(stranger_send(fd, says, len, DEADLINE_MS));
     finish(harness);

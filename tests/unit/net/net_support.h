@@ -112,6 +112,7 @@ static inline void owner_hello(struct weft_net_conn *conn)
     struct owner *owner = conn->owner;
     owner->hellos++;
     owner->conn = conn;
+    weft_net_conn_watch(conn);
     if (owner->does_refuse) {
         owner->conn = NULL;
         weft_net_conn_refuse(conn, WEFT_ERR_DUPLICATE, "the seat is taken");
