@@ -80,12 +80,22 @@ static void finish(struct weft_control_channel *channel, weft_status_t status, c
     weft_control_op_done(op, status, text);
 }
 
+/* What happened, and what this rank was doing meanwhile. */
 void weft_control_collect_end(struct weft_control_channel *channel, weft_status_t status,
                               const char *text)
 {
-    if (channel->collect != NULL) {
-        finish(channel, status, text);
+    char words[TEXT_LEN], call[80];
+    if (channel->collect == NULL) {
+        return;
     }
+    print_call(&WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)->call, channel->calls,
+               call, sizeof(call));
+    if (strstr(text, call) != NULL) {
+        finish(channel, status, text); /* it says so already */
+        return;
+    }
+    snprintf(words, sizeof(words), "%.160s; during %s", text, call);
+    finish(channel, status, words);
 }
 
 /* The verdict that comes back ends the channel, here as everywhere. */
