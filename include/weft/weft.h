@@ -118,6 +118,8 @@ weft_status_t weft_id_parse(const char *text, weft_id_t *id_p);
 
 typedef struct weft_comm *weft_comm_t;
 
+#define WEFT_RANKS_MAX 1000000
+
 /*
  * Joins the job as `rank` of `ranks`. Blocks until every rank has joined, at most
  * config->start_timeout_ms (WEFT_START_TIMEOUT). config may be NULL.

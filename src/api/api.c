@@ -94,6 +94,10 @@ weft_status_t weft_comm_create_scalable(const weft_id_t *ids, int id_count, int 
                          "weft_comm_create: rank %d of %d; expected 0 <= rank < ranks", rank,
                          ranks);
     }
+    if (ranks > WEFT_RANKS_MAX) {
+        return weft_fail(WEFT_ERR_INVALID, "weft_comm_create: %d ranks; at most %d are supported",
+                         ranks, WEFT_RANKS_MAX);
+    }
     if (id_count < 1 || id_count > ranks) {
         return weft_fail(WEFT_ERR_INVALID,
                          "weft_comm_create: %d ids for %d ranks; expected 1 to %d", id_count, ranks,

@@ -63,6 +63,14 @@ static bool is_loopback(const struct sockaddr_storage *addr)
                                       : IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
+static bool is_wildcard(const struct sockaddr_storage *addr)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
+    return addr->ss_family == AF_INET ? in->sin_addr.s_addr == INADDR_ANY
+                                      : IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+}
+
 /* Does an interface with this address pass the filter? *is_ours_p: is there one at all? */
 static weft_status_t ask_interfaces(const struct sockaddr_storage *addr, const char *filter,
                                     bool *is_ours_p, bool *passes_p)
@@ -95,6 +103,12 @@ static weft_status_t own_addr(const struct weft_job *job, const struct weft_laun
     status = status == WEFT_OK ? ask_interfaces(addr_p, filter, &is_ours, &passes) : status;
     if (status != WEFT_OK) {
         return status;
+    }
+    if (is_wildcard(addr_p)) {
+        return weft_fail(
+            WEFT_ERR_INVALID,
+            "the root is at %s, which is no address to listen on: name one of this host's",
+            launch->host);
     }
     if (is_loopback(addr_p) && is_spread) {
         return weft_topo_pick(filter, addr_p->ss_family, addr_p);
@@ -178,6 +192,10 @@ static weft_status_t prepare(struct weft_job *job, const struct weft_launch *lau
                              struct weft_control_spec *spec)
 {
     weft_status_t status;
+    if (launch->ranks > WEFT_RANKS_MAX) {
+        return weft_fail(WEFT_ERR_INVALID, "weft_init: %d ranks; at most %d are supported",
+                         launch->ranks, WEFT_RANKS_MAX);
+    }
     spec->self.rank = (uint32_t)launch->rank;
     spec->self.ranks = (uint32_t)launch->ranks;
     spec->self.epoch = atomic_fetch_add(&starts, 1);

@@ -13,7 +13,7 @@
 
 struct waiting_door {
     struct weft_list node;
-    weft_id_t id;
+    uint8_t job[16]; /* random, and so the id's identity; no secret */
     struct weft_control_door door;
 };
 
@@ -36,10 +36,15 @@ static void watch_forks(void)
 static struct waiting_door *take(const weft_id_t *id)
 {
     struct waiting_door *found = NULL;
+    struct weft_wire_id wanted;
+    if (weft_wire_id_decode(id, &wanted) != WEFT_OK) {
+        return NULL;
+    }
+    weft_secret_wipe(wanted.secret, sizeof(wanted.secret));
     pthread_mutex_lock(&doors_lock);
     for (struct weft_list *node = doors.next; node != &doors; node = node->next) {
         struct waiting_door *waiting = WEFT_CONTAINER_OF(node, struct waiting_door, node);
-        if (memcmp(&waiting->id, id, sizeof(*id)) == 0) {
+        if (memcmp(waiting->job, wanted.job, sizeof(wanted.job)) == 0) {
             weft_list_remove(&waiting->node);
             found = waiting;
             break;
@@ -49,12 +54,6 @@ static struct waiting_door *take(const weft_id_t *id)
     return found;
 }
 
-static void forget(struct waiting_door *waiting)
-{
-    weft_secret_wipe(&waiting->id, sizeof(waiting->id));
-    free(waiting);
-}
-
 bool weft_comm_door_take(const weft_id_t *id, struct weft_control_door *door_p)
 {
     struct waiting_door *waiting = take(id);
@@ -62,7 +61,7 @@ bool weft_comm_door_take(const weft_id_t *id, struct weft_control_door *door_p)
         return false;
     }
     *door_p = waiting->door;
-    forget(waiting);
+    free(waiting);
     return true;
 }
 
@@ -92,9 +91,11 @@ static weft_status_t open_door(const struct weft_params *params, struct weft_wir
 
 /* The secret is made in memory that no core dump shows; the caller's copy is the caller's to guard.
  */
-static weft_status_t make_id(const struct weft_params *params, struct weft_wire_id *id,
-                             struct waiting_door *waiting)
+static weft_status_t make_id(const struct weft_params *params, struct waiting_door *waiting,
+                             weft_id_t *id_p)
 {
+    struct weft_wire_id made = {.epoch = 0};
+    struct weft_wire_id *id = &made;
     weft_status_t status = weft_random(id->secret, sizeof(id->secret));
     if (status == WEFT_OK) {
         status = weft_random(id->job, sizeof(id->job));
@@ -104,7 +105,8 @@ static weft_status_t make_id(const struct weft_params *params, struct weft_wire_
         status = open_door(params, id, &waiting->door);
     }
     if (status == WEFT_OK) {
-        weft_wire_id_encode(id, &waiting->id);
+        memcpy(waiting->job, id->job, sizeof(waiting->job));
+        weft_wire_id_encode(id, id_p);
     }
     weft_secret_wipe(id, sizeof(*id));
     return status;
@@ -114,20 +116,18 @@ weft_status_t weft_comm_id_create(const weft_config_t *config, weft_id_t *id_p)
 {
     struct weft_params *params = malloc(sizeof(*params));
     struct waiting_door *waiting = calloc(1, sizeof(*waiting));
-    struct weft_wire_id id = {.epoch = 0};
     weft_status_t status = WEFT_OK;
     if (params == NULL || waiting == NULL) {
         status = weft_fail(WEFT_ERR_MEMORY, "no memory for an id");
     }
     status = status == WEFT_OK ? weft_comm_load_params(config, params) : status;
     status = status == WEFT_OK ? weft_wire_crypto_open() : status;
-    status = status == WEFT_OK ? make_id(params, &id, waiting) : status;
+    status = status == WEFT_OK ? make_id(params, waiting, id_p) : status;
     free(params);
     if (status != WEFT_OK) {
         free(waiting);
         return status;
     }
-    *id_p = waiting->id;
     pthread_once(&forks_watched, watch_forks);
     pthread_mutex_lock(&doors_lock);
     weft_list_append(&doors, &waiting->node);

@@ -20,6 +20,7 @@
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint8_t *kept; /* vault memory; under kept_lock */
 static int kept_fd = -1;
+static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 static uint32_t kept_generation;
 
 weft_status_t weft_comm_job_key(const uint8_t *secret, const char *job_name, uint8_t job[16],
@@ -91,10 +92,22 @@ static weft_status_t keep_from_fd(int fd)
     return WEFT_OK;
 }
 
+/* Another thread of the parent may have held it. */
+static void renew_lock_in_child(void)
+{
+    pthread_mutex_init(&kept_lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, renew_lock_in_child);
+}
+
 static weft_status_t secret_of_fd(int fd, uint8_t *secret)
 {
     weft_status_t status = WEFT_OK;
 
+    pthread_once(&forks_watched, watch_forks);
     pthread_mutex_lock(&kept_lock);
     if (kept_fd != fd) {
         status = keep_from_fd(fd);

@@ -86,7 +86,7 @@ bool weft_control_channel_is_cut(const struct weft_control_channel *channel, cha
     const struct weft_control *control = channel->control;
     uint32_t gone;
     char name[96];
-    for (uint32_t i = 0; i < channel->count; i++) {
+    for (uint32_t i = 0; control->gone_count > 0 && i < channel->count; i++) {
         if (weft_control_is_cut(control, channel->members[i], &gone)) {
             weft_control_name_rank(control, gone, name, sizeof(name));
             snprintf(text, TEXT_LEN, "%s closed or died; this call needs it", name);
@@ -100,7 +100,8 @@ void weft_control_channel_rank_closed(struct weft_control_channel *channel, uint
 {
     char name[96];
     char text[TEXT_LEN];
-    if (!weft_control_channel_is_cut(channel, text)) {
+    bool is_waiting = channel->collect != NULL || !weft_list_is_empty(&channel->mail_ops);
+    if (!is_waiting || !weft_control_channel_is_cut(channel, text)) {
         return;
     }
     weft_control_name_rank(channel->control, job_rank, name, sizeof(name));

@@ -19,7 +19,7 @@
 #define SIGNATURE_LEN 12
 #define GATHER_HEAD_LEN (SIGNATURE_LEN + 4)
 #define RESULT_MAX (32u << 20)
-#define GRACE_MS 50
+#define GRACE_MS 40
 
 struct collect_op {
     struct weft_control_op op;
@@ -80,22 +80,12 @@ static void finish(struct weft_control_channel *channel, weft_status_t status, c
     weft_control_op_done(op, status, text);
 }
 
-/* What happened, and what this rank was doing meanwhile. */
 void weft_control_collect_end(struct weft_control_channel *channel, weft_status_t status,
                               const char *text)
 {
-    char words[TEXT_LEN], call[80];
-    if (channel->collect == NULL) {
-        return;
+    if (channel->collect != NULL) {
+        finish(channel, status, text);
     }
-    print_call(&WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)->call, channel->calls,
-               call, sizeof(call));
-    if (strstr(text, call) != NULL) {
-        finish(channel, status, text); /* it says so already */
-        return;
-    }
-    snprintf(words, sizeof(words), "%.160s; during %s", text, call);
-    finish(channel, status, words);
 }
 
 /* The verdict that comes back ends the channel, here as everywhere. */
@@ -324,9 +314,13 @@ void weft_control_collect_arrived(struct weft_control_channel *channel,
                                   const struct weft_wire_frame *frame, const uint8_t *payload)
 {
     uint32_t rank;
+    char text[TEXT_LEN];
     if (atomic_load(&channel->ended) != 0 ||
         !weft_control_channel_is_member(channel, frame->src, &rank)) {
         return;
+    }
+    if (weft_control_channel_is_cut(channel, text)) {
+        return; /* some have heard that a rank closed and given up, others not yet */
     }
     if (frame->type == WEFT_WIRE_SPREAD && frame->len >= SIGNATURE_LEN && rank == channel->parent) {
         take_spread(channel, frame, payload);

@@ -114,9 +114,13 @@ static weft_status_t check(const struct weft_control_start *start,
 
 static void note_refusal(struct weft_control_start *start, const char *why)
 {
+    static struct weft_log_limiter limiter;
+    uint32_t held_back;
     start->refused++;
     snprintf(start->latest_refusal, sizeof(start->latest_refusal), "%s", why);
-    weft_log(control, WARN, "refused: %s", why);
+    if (weft_log_limit(&limiter, weft_clock_ns(), &held_back)) {
+        weft_log(control, WARN, "refused: %s (%u more held back)", why, held_back);
+    }
 }
 
 /* Tells one rank that joined through `conn` that it must go. */
@@ -276,6 +280,11 @@ void weft_control_gather_hello(struct weft_control_start *start, struct weft_net
     }
     status = start->table_bytes != NULL ? WEFT_ERR_DUPLICATE
                                         : check(start, &member, conn->peer_text, why, sizeof(why));
+    if (status != WEFT_OK && !start->spec.is_root && start->spec.door == NULL) {
+        /* Which of the two is wrong, it or this leader, is for the root to say. */
+        weft_net_conn_close(conn);
+        return;
+    }
     if (status != WEFT_OK) {
         snprintf(why + strlen(why), sizeof(why) - strlen(why), "%s",
                  why[0] ? "" : "all ranks have joined");
@@ -358,6 +367,14 @@ void weft_control_gather_lost(struct weft_control_start *start, struct weft_net_
     }
     weft_control_start_fail(control, status, rank, "rank %u (%s) joined and then %s", rank, peer,
                             why);
+}
+
+void weft_control_gather_drop(struct weft_control_start *start)
+{
+    struct weft_list *node;
+    while ((node = weft_list_take(&start->arrivals)) != NULL) {
+        weft_net_conn_close(WEFT_CONTAINER_OF(node, struct weft_net_conn, node));
+    }
 }
 
 void weft_control_gather_fail(struct weft_control_start *start)

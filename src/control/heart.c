@@ -59,8 +59,9 @@ static void process_ended(struct weft_engine_source *source, uint32_t events)
 static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_conn *conn)
 {
     int fd;
-    if (watch->source.ready != NULL || !conn->is_local || conn->peer_pid <= 0 ||
-        conn->peer_pid == getpid()) {
+    /* Of an inherited listener the kernel names who made it, not who serves it. */
+    bool is_known = (uint32_t)conn->peer_pid == watch->control->table.pid[watch->rank];
+    if (watch->source.ready != NULL || !conn->is_local || !is_known || conn->peer_pid == getpid()) {
         return;
     }
     watch->source.ready = process_ended; /* also: tried once */
@@ -115,7 +116,9 @@ static uint64_t silent_since(struct weft_control_watch *watch, const struct weft
 static void check_silence(struct weft_control *control, struct weft_control_watch *watch,
                           const struct weft_net_conn *conn, uint64_t now_ns)
 {
-    uint64_t limit_ns = (uint64_t)control->params->number[WEFT_PARAM_SILENT] * WEFT_NS_PER_MS;
+    uint64_t beat_ns = (uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT] * WEFT_NS_PER_MS;
+    uint64_t asked_ns = (uint64_t)control->params->number[WEFT_PARAM_SILENT] * WEFT_NS_PER_MS;
+    uint64_t limit_ns = asked_ns > 3 * beat_ns ? asked_ns : 3 * beat_ns; /* beats may be late */
     uint64_t since_ns = silent_since(watch, conn, now_ns);
     bool is_silent = since_ns != 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
     char name[96];

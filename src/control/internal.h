@@ -49,9 +49,9 @@ struct weft_control {
     struct weft_engine_timer news;      /* coordinator: closed ranks to tell */
     uint32_t *closed; /* ranks that closed in good order since the last news; owned */
     uint32_t closed_count, closed_room;
-    uint8_t *is_gone;         /* [ranks]: closed or dead; owned */
-    uint32_t verdicts;        /* coordinator: how many were given */
-    char gone_text[TEXT_LEN]; /* what the latest verdict about a rank said */
+    uint8_t *is_gone;    /* [ranks]: closed or dead; owned */
+    uint32_t verdicts;   /* coordinator: how many were given */
+    uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_list channels;
     unsigned early_count;

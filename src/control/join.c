@@ -15,11 +15,14 @@
  */
 #include "control/start.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define RETRY_FIRST_MS 1
+#define LEADER_TRIES                                                                               \
+    1000 /* between another rank's bind and its listen; then the name is not for us */
 #define RETRY_DOUBLINGS 7 /* up to 128 ms */
 
 static void schedule_retry(struct weft_control_start *start, struct weft_control_attempt *attempt)
@@ -44,29 +47,48 @@ static void where(const struct weft_control_start *start,
 }
 
 /* May it go well later? Otherwise the start has failed. */
+struct failure {
+    weft_status_t status;
+    const char *why;
+    bool is_refused;   /* by the handshake, not by the end of the connection */
+    bool is_elsewhere; /* another job or epoch is served there */
+    bool is_proved;    /* the refusal came from one who knows the secret */
+};
+
+static bool is_late(const struct weft_control_start *start, const struct failure *failure)
+{
+    if (failure->status == WEFT_ERR_PEER && !failure->is_refused) {
+        return true; /* put out by a crowd at the door */
+    }
+    if (!start->spec.is_above_up &&
+        (failure->status == WEFT_ERR_NETWORK || failure->is_elsewhere)) {
+        return true; /* the root is not there yet, or still serves another start */
+    }
+    /* Among several possible ports one may be a stranger's: only who knows the secret can say no. */
+    return start->attempt_count > 1 && !failure->is_proved;
+}
+
 static void attempt_failed(struct weft_control_start *start, struct weft_control_attempt *attempt,
-                           weft_status_t status, bool is_refused, const char *why)
+                           const struct failure *failure)
 {
     char place[WEFT_NET_ADDR_TEXT_LEN];
-    bool is_late = status == WEFT_ERR_PEER && !is_refused; /* put out by a crowd at the door */
     where(start, attempt, place);
-    if (!start->spec.is_above_up) {
-        is_late = is_late || status == WEFT_ERR_NETWORK || status == WEFT_ERR_MISMATCH;
-    }
-    if (start->attempt_count > 1) {
-        is_late = is_late || status == WEFT_ERR_PROTOCOL; /* somebody else's port */
-    }
-    if (is_late) {
-        snprintf(start->latest, sizeof(start->latest), "%s: %.160s", place, why);
+    if (is_late(start, failure)) {
+        snprintf(start->latest, sizeof(start->latest), "%s: %.160s", place, failure->why);
         schedule_retry(start, attempt);
         return;
     }
-    if (status == WEFT_ERR_NETWORK) {
+    if (start->is_gatherer && start->spec.door == NULL) {
+        weft_control_gather_drop(start); /* those who came through us have done nothing wrong */
+    }
+    if (failure->status == WEFT_ERR_NETWORK) {
         weft_control_start_fail(
-            start->control, status, WEFT_WIRE_NO_RANK,
-            "cannot join at %s: %s; is the process that made the id still there?", place, why);
+            start->control, failure->status, WEFT_WIRE_NO_RANK,
+            "cannot join at %s: %s; is the process that made the id still there?", place,
+            failure->why);
     } else {
-        weft_control_start_fail(start->control, status, WEFT_WIRE_NO_RANK, "%s: %s", place, why);
+        weft_control_start_fail(start->control, failure->status, WEFT_WIRE_NO_RANK, "%s: %s", place,
+                                failure->why);
     }
 }
 
@@ -104,8 +126,22 @@ static void dial_again(struct weft_control_start *start, struct weft_control_att
     if (status == WEFT_OK) {
         join_on(start, attempt, &dial);
     } else {
-        attempt_failed(start, attempt, status, false, weft_error_text());
+        attempt_failed(start, attempt,
+                       &(struct failure){.status = status, .why = weft_error_text()});
     }
+}
+
+static void leave_leader(struct weft_control_start *start);
+
+/* Once the right listener has our hello, the other candidates are left alone. */
+static bool has_spoken(const struct weft_control_start *start)
+{
+    for (unsigned i = 0; i < start->attempt_count; i++) {
+        if (start->attempts[i].conn != NULL && weft_net_conn_has_spoken(start->attempts[i].conn)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void retry_fired(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -113,6 +149,9 @@ static void retry_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     struct weft_control_start *start = WEFT_CONTAINER_OF(timer, struct weft_control_start, retry);
     (void)now_ns;
     timer->at_ns = WEFT_NEVER;
+    if (has_spoken(start)) {
+        return;
+    }
     for (unsigned i = 0; i < start->attempt_count && start->is_over == 0; i++) {
         if (start->attempts[i].conn == NULL) {
             dial_again(start, &start->attempts[i]);
@@ -135,11 +174,10 @@ void weft_control_join_lost(struct weft_control_start *start, struct weft_net_co
                             weft_status_t status, const char *why)
 {
     struct weft_control_attempt *attempt = weft_control_join_attempt(start, conn);
-    char peer[WEFT_NET_ADDR_TEXT_LEN];
+    char peer[WEFT_NET_ADDR_TEXT_LEN], words[TEXT_LEN];
     bool was_joined = start->first == conn;
-    bool is_refused = conn->is_refused;
+    struct failure failure = {status, words, conn->is_refused, conn->is_elsewhere, conn->is_proved};
     uint32_t rank = conn->peer_rank;
-    char words[TEXT_LEN];
     memcpy(peer, conn->peer_text, sizeof(peer));
     snprintf(words, sizeof(words), "%s", why);
     weft_net_conn_close(conn);
@@ -149,14 +187,16 @@ void weft_control_join_lost(struct weft_control_start *start, struct weft_net_co
     if (was_joined) {
         start->first = NULL;
     }
-    if (start->has_answer || attempt == NULL) {
+    if (start->has_answer || attempt == NULL || start->is_over != 0) {
         return;
     }
     if (was_joined) {
         weft_control_start_fail(start->control, WEFT_ERR_PEER, rank,
                                 "rank %u (%s) %s during the start", rank, peer, words);
+    } else if (start->is_by_leader && !failure.is_refused) {
+        leave_leader(start);
     } else {
-        attempt_failed(start, attempt, status, is_refused, words);
+        attempt_failed(start, attempt, &failure);
     }
 }
 
@@ -170,39 +210,38 @@ static weft_status_t serve(struct weft_control_start *start, int fd,
 }
 
 /* In a job that may need tree parents besides root and leaders every rank opens its ears before it
- * joins. */
+ * joins: a local socket, and a port if it may lead a group. Twice is harmless. */
 static weft_status_t open_ears(struct weft_control_start *start, bool is_over_tcp)
 {
     struct weft_control *control = start->control;
     const struct weft_control_spec *spec = &start->spec;
     struct weft_control_door door;
     char name[WEFT_WIRE_NAME_LEN];
-    bool needs_tcp = is_over_tcp && spec->listen_addr.ss_family != 0;
-    weft_status_t status;
+    weft_status_t status = WEFT_OK;
     if (!spec->has_segments &&
         (int64_t)control->self.ranks - 1 <= control->params->number[WEFT_PARAM_TREE_DEGREE]) {
         return WEFT_OK;
     }
-    weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "rank",
-                         control->self.rank, name);
-    status = weft_control_door_open(needs_tcp ? &spec->listen_addr : NULL,
-                                    control->params->text[WEFT_PARAM_PORT_RANGE], name, &door);
-    if (status == WEFT_ERR_BUSY) {
-        return weft_fail(WEFT_ERR_DUPLICATE, "rank %u already runs on this host",
-                         control->self.rank);
+    if (start->own == NULL) {
+        weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "rank",
+                             control->self.rank, name);
+        status = weft_control_door_open(NULL, "", name, &door);
+        if (status == WEFT_ERR_BUSY) {
+            return weft_fail(WEFT_ERR_DUPLICATE, "rank %u already runs on this host",
+                             control->self.rank);
+        }
+        status = status == WEFT_OK ? serve(start, door.local, &start->own) : status;
     }
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK && is_over_tcp && spec->listen_addr.ss_family != 0 &&
+        start->tcp == NULL) {
+        status = weft_control_door_open(&spec->listen_addr,
+                                        control->params->text[WEFT_PARAM_PORT_RANGE], NULL, &door);
+        if (status == WEFT_OK) {
+            start->me.addr = door.addr;
+            status = serve(start, door.tcp, &start->tcp);
+        }
     }
-    if (needs_tcp) {
-        start->me.addr = door.addr;
-    }
-    status = serve(start, door.local, &start->own);
-    if (status != WEFT_OK) {
-        weft_fd_close(door.tcp);
-        return status;
-    }
-    return needs_tcp ? serve(start, door.tcp, &start->tcp) : WEFT_OK;
+    return status;
 }
 
 static weft_status_t open_served_door(struct weft_control_start *start)
@@ -262,6 +301,18 @@ static weft_status_t go_direct(struct weft_control_start *start)
     return status;
 }
 
+/* The leader is gone, or would not have us and left it to the root to say why: to the root, then. */
+static void leave_leader(struct weft_control_start *start)
+{
+    weft_status_t status;
+    start->is_by_leader = false;
+    start->attempt_count = 0;
+    status = go_direct(start);
+    if (status != WEFT_OK) {
+        weft_control_start_fail(start->control, status, start->me.rank, "%s", weft_error_text());
+    }
+}
+
 /* Joins through whoever is this host's leader, or becomes it. */
 static weft_status_t go_by_leader(struct weft_control_start *start)
 {
@@ -269,6 +320,7 @@ static weft_status_t go_by_leader(struct weft_control_start *start)
     char name[WEFT_WIRE_NAME_LEN];
     struct weft_net_dial dial;
     int fd = -1;
+    int tries = LEADER_TRIES;
     weft_status_t status;
     weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "leader", 0,
                          name);
@@ -281,7 +333,8 @@ static weft_status_t go_by_leader(struct weft_control_start *start)
         }
         /* Nobody there: lead. Somebody bound it in between: join it, as soon as it listens. */
         status = status == WEFT_ERR_NETWORK ? weft_net_listen_local(name, &fd) : status;
-    } while (status == WEFT_ERR_BUSY && weft_clock_ns() < start->spec.deadline_ns);
+        sched_yield();
+    } while (status == WEFT_ERR_BUSY && --tries > 0);
     if (status == WEFT_OK) {
         status = serve(start, fd, &start->local);
         status = status == WEFT_OK ? open_ears(start, true) : status;

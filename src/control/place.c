@@ -146,8 +146,9 @@ static weft_status_t open_children(struct weft_control *control)
     control->children = calloc(control->child_count + 1, sizeof(*control->children));
     control->is_gone = calloc(control->self.ranks, sizeof(*control->is_gone));
     if (control->children == NULL || control->is_gone == NULL) {
+        weft_fail(WEFT_ERR_MEMORY, "no memory for %u children", control->child_count);
         control->child_count = 0;
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for %u children", control->child_count);
+        return WEFT_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < control->child_count; i++) {
         control->children[i].rank = ranks[i];

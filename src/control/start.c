@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ATTACHES_MAX 100
+
 static void over(struct weft_control_start *start)
 {
     atomic_store_explicit(&start->is_over, 1, memory_order_release);
@@ -94,16 +96,12 @@ static weft_status_t connect_parent(struct weft_control_start *start,
     return status == WEFT_OK ? weft_net_connect(&addr, dial_p) : status;
 }
 
-static void take_answer(struct weft_control_start *start, const struct weft_wire_frame *frame,
-                        const uint8_t *payload)
+static void attach(struct weft_control_start *start)
 {
     struct weft_control *control = start->control;
-    struct weft_wire_answer answer = {.parent = WEFT_WIRE_NO_RANK};
     struct weft_net_dial dial;
-    weft_status_t status = weft_wire_answer_decode(payload, frame->len, &answer);
-    status = status == WEFT_OK ? connect_parent(start, &answer, &dial) : status;
+    weft_status_t status = connect_parent(start, &start->answer, &dial);
     if (status == WEFT_OK) {
-        start->has_answer = true;
         dial.self = &control->self;
         dial.purpose = WEFT_WIRE_ATTACH;
         dial.ops = &weft_control_conn_ops;
@@ -111,11 +109,24 @@ static void take_answer(struct weft_control_start *start, const struct weft_wire
         status = weft_net_conn_open(control->engine, &dial, &control->parent);
     }
     if (status != WEFT_OK) {
-        weft_control_start_fail(control, status, answer.parent, "cannot attach to rank %u: %s",
-                                answer.parent, weft_error_text());
+        weft_control_start_fail(control, status, start->answer.parent,
+                                "cannot attach to rank %u: %s", start->answer.parent,
+                                weft_error_text());
         return;
     }
     control->parent->tag = ROLE_PARENT;
+}
+
+static void take_answer(struct weft_control_start *start, const struct weft_wire_frame *frame,
+                        const uint8_t *payload)
+{
+    if (weft_wire_answer_decode(payload, frame->len, &start->answer) != WEFT_OK) {
+        weft_control_start_fail(start->control, WEFT_ERR_PROTOCOL, frame->src, "%s",
+                                weft_error_text());
+        return;
+    }
+    start->has_answer = true;
+    attach(start);
 }
 
 static void take_reject(struct weft_control_start *start, const struct weft_wire_frame *frame,
@@ -123,6 +134,10 @@ static void take_reject(struct weft_control_start *start, const struct weft_wire
 {
     struct weft_wire_notice notice;
     if (weft_wire_notice_decode(payload, frame->len, &notice) == WEFT_OK) {
+        if (frame->type == WEFT_WIRE_REJECT && frame->dst == start->me.rank &&
+            start->spec.door == NULL) {
+            weft_control_gather_drop(start); /* it is only we who must go */
+        }
         weft_control_start_fail(start->control, notice.status, notice.rank, "%s", notice.text);
     }
 }
@@ -184,6 +199,10 @@ static void on_frame(struct weft_net_conn *conn, const struct weft_wire_frame *f
                      const uint8_t *payload)
 {
     struct weft_control *control = conn->owner;
+    if (control->start != NULL && control->start->is_over != 0 &&
+        control->start->status != WEFT_OK) {
+        return; /* it failed, and is about to be taken apart */
+    }
     if (control->start != NULL && control->start->is_over == 0) {
         start_frame(control->start, conn, frame, payload);
     } else if (conn->tag != ROLE_PARTING) {
@@ -202,6 +221,12 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
         weft_control_join_lost(start, conn, status, why);
     } else if (start != NULL && (conn->tag == ROLE_ARRIVAL || conn->tag == ROLE_ATTACHED)) {
         weft_control_gather_lost(start, conn, status, why);
+    } else if (start != NULL && start->is_over == 0 && conn == control->parent &&
+               start->table_bytes == NULL && !conn->is_refused && status == WEFT_ERR_PEER &&
+               start->attaches++ < ATTACHES_MAX) {
+        control->parent = NULL; /* put out by a crowd at the parent's door */
+        weft_net_conn_close(conn);
+        attach(start);
     } else if (start != NULL && start->is_over == 0) {
         weft_control_start_fail(control, status, conn->peer_rank,
                                 "rank %u (%s): %s during the start", conn->peer_rank,
@@ -263,23 +288,38 @@ static void start_free(struct weft_control *control)
     control->start = NULL;
 }
 
-/* Our own deadline: nobody above told us why. */
-static weft_status_t timed_out(const struct weft_control_start *start)
+static void list_unattached(const struct weft_control *control, char *text, size_t room)
 {
-    const char *advice = "is the process that made the id creating its communicator?";
+    size_t len = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < control->child_count && len + 16 < room; i++) {
+        if (control->children[i].conn == NULL) {
+            len += (size_t)snprintf(text + len, room - len, " %u", control->children[i].rank);
+        }
+    }
+}
+
+/* Our own deadline: nobody above told us why. */
+static void time_out(struct weft_control_start *start)
+{
+    struct weft_control *control = start->control;
+    uint32_t rank = start->me.rank;
+    char missing[96];
     if (start->latest[0] != '\0') {
-        return weft_fail(WEFT_ERR_TIMEOUT, "rank %u could not join within %u ms; %s",
-                         start->me.rank, start->spec.timeout_ms, start->latest);
+        weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
+                                "rank %u could not join within %u ms; %s", rank,
+                                start->spec.timeout_ms, start->latest);
+    } else if (start->table_bytes != NULL) {
+        list_unattached(control, missing, sizeof(missing));
+        weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
+                                "rank %u: its tree children%s did not attach within %u ms", rank,
+                                missing, start->spec.timeout_ms);
+    } else {
+        weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
+                                "rank %u joined, but the root did not answer within %u ms; is the "
+                                "process that made the id creating its communicator?",
+                                rank, start->spec.timeout_ms);
     }
-    if (start->table_bytes != NULL) {
-        return weft_fail(WEFT_ERR_TIMEOUT,
-                         "rank %u: %u of %u tree children did not attach within %u ms",
-                         start->me.rank, start->control->child_count - start->children_ready,
-                         start->control->child_count, start->spec.timeout_ms);
-    }
-    return weft_fail(WEFT_ERR_TIMEOUT,
-                     "rank %u joined, but the root did not answer within %u ms; %s", start->me.rank,
-                     start->spec.timeout_ms, advice);
 }
 
 static weft_status_t run_start(struct weft_control *control)
@@ -293,7 +333,9 @@ static weft_status_t run_start(struct weft_control *control)
         return status;
     }
     if (weft_engine_wait(control->engine, &start->is_over, start->spec.deadline_ns) != WEFT_OK) {
-        return timed_out(start);
+        weft_engine_lock(control->engine);
+        time_out(start); /* those who joined through us hear the same */
+        weft_engine_unlock(control->engine);
     }
     return start->status == WEFT_OK ? WEFT_OK : weft_fail(start->status, "%s", start->text);
 }
@@ -319,10 +361,15 @@ static unsigned ranks_on_this_host(const struct weft_control *control)
 
 weft_status_t weft_control_engage(struct weft_control *control)
 {
+    weft_status_t status;
     if (atomic_exchange(&control->is_engaged, true)) {
         return WEFT_OK;
     }
-    return weft_background_join(control->engine);
+    status = weft_background_join(control->engine);
+    if (status != WEFT_OK) {
+        atomic_store(&control->is_engaged, false); /* the next call tries again */
+    }
+    return status;
 }
 
 /* A local parent sees by itself how a leaf is; over a network only beats tell. */

@@ -36,6 +36,7 @@ struct weft_control_start {
     struct weft_engine_timer retry;
     char latest[TEXT_LEN]; /* why the latest attempt failed, for the deadline's text */
     bool has_answer;       /* the first connection is not needed any more */
+    struct weft_wire_answer answer;
 
     /* serving: root, segment root, leader */
     bool is_gatherer;
@@ -62,6 +63,7 @@ struct weft_control_start {
     uint8_t *table_bytes; /* as it travels; owned */
     size_t table_len;
     uint32_t children_ready;
+    unsigned attaches; /* how often the parent was dialled again */
 };
 
 /* join.c */
@@ -83,6 +85,8 @@ void weft_control_gather_lost(struct weft_control_start *start, struct weft_net_
 void weft_control_gather_forward(struct weft_control_start *start,
                                  const struct weft_wire_frame *frame, const uint8_t *payload);
 void weft_control_gather_up_opened(struct weft_control_start *start);
+/* Lets those go who joined through us, without a word: they find the root themselves. */
+void weft_control_gather_drop(struct weft_control_start *start);
 /* Tells everybody below that the start failed. */
 void weft_control_gather_fail(struct weft_control_start *start);
 

@@ -24,6 +24,12 @@ static bool is_root(const struct weft_control *control)
     return control->self.rank == control->table.root;
 }
 
+static void mark_gone(struct weft_control *control, uint32_t rank)
+{
+    control->gone_count += control->is_gone[rank] == 0;
+    control->is_gone[rank] = 1;
+}
+
 /* ---- verdicts ---- */
 
 static bool is_concerned(const struct weft_control_channel *channel)
@@ -36,8 +42,7 @@ static void apply(struct weft_control *control, uint64_t comm,
                   const struct weft_wire_notice *notice)
 {
     if (comm == 0 && notice->rank < control->self.ranks) {
-        control->is_gone[notice->rank] = 1;
-        snprintf(control->gone_text, sizeof(control->gone_text), "%s", notice->text);
+        mark_gone(control, notice->rank);
         weft_log(control, WARN, "%s", notice->text);
     }
     for (struct weft_list *node = control->channels.next; node != &control->channels;
@@ -164,7 +169,7 @@ static void send_closed(struct weft_control *control, struct weft_net_conn *conn
 
 static void apply_closed(struct weft_control *control, uint32_t rank)
 {
-    control->is_gone[rank] = 1;
+    mark_gone(control, rank);
     for (struct weft_list *node = control->channels.next; node != &control->channels;
          node = node->next) {
         weft_control_channel_rank_closed(WEFT_CONTAINER_OF(node, struct weft_control_channel, node),
@@ -205,7 +210,9 @@ static void pass_on(struct weft_control *control, uint32_t rank)
 {
     keep_news(control, rank);
     if (is_root(control) || control->parent == NULL || rank == control->parent_rank) {
-        weft_engine_timer_set(control->engine, &control->news, weft_clock_after_ms(NEWS_MS));
+        if (weft_list_is_empty(&control->news.node)) {
+            weft_engine_timer_set(control->engine, &control->news, weft_clock_after_ms(NEWS_MS));
+        }
     } else {
         /* Kept too: should we close before the root's word comes, our children hear it from us. */
         send_closed(control, control->parent, &rank, 1);

@@ -172,6 +172,15 @@ static void wake_thread(struct weft_engine *engine)
     arm(engine);
 }
 
+void weft_background_take_back(struct weft_engine *engine)
+{
+    pthread_mutex_lock(&background.lock);
+    if (!weft_list_is_empty(&engine->background_node) && atomic_load(&engine->armed) == 0) {
+        arm(engine);
+    }
+    pthread_mutex_unlock(&background.lock);
+}
+
 weft_status_t weft_background_join(struct weft_engine *engine)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = engine};

@@ -79,11 +79,6 @@ void weft_engine_lock(struct weft_engine *engine)
     pthread_mutex_lock(&engine->lock);
 }
 
-void weft_engine_unlock(struct weft_engine *engine)
-{
-    pthread_mutex_unlock(&engine->lock);
-}
-
 void weft_engine_adopt(struct weft_engine_source *source, int fd, uint32_t events)
 {
     source->fd = fd;
@@ -227,6 +222,10 @@ weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings)
         if (status == WEFT_OK) {
             atomic_store(&engine->doorbell, weft_fd_own(fd));
             status = weft_engine_add(engine, &engine->bell_source, fd, EPOLLIN);
+            if (status != WEFT_OK) {
+                atomic_store(&engine->doorbell, -1);
+                weft_fd_close(fd);
+            }
         }
     }
     pthread_mutex_unlock(&engine->bell_lock);
@@ -251,6 +250,17 @@ void weft_engine_run_tasks(struct weft_engine *engine)
     run_tasks(engine);
 }
 
+static void announce_completions(struct weft_engine *engine)
+{
+    if (engine->has_completed) {
+        engine->has_completed = false;
+        weft_engine_pass_turn(engine, INT32_MAX);
+        if (atomic_load(&engine->asleep) != 0) {
+            weft_engine_ring(engine); /* what completed may be the sleeper's */
+        }
+    }
+}
+
 bool weft_engine_round(struct weft_engine *engine)
 {
     bool has_moved = run_tasks(engine);
@@ -266,14 +276,15 @@ bool weft_engine_round(struct weft_engine *engine)
     }
     engine->batch_len = 0;
     weft_count(&engine->counters, WEFT_COUNTER_ROUNDS, 1);
-    if (engine->has_completed) {
-        engine->has_completed = false;
-        weft_engine_pass_turn(engine, INT32_MAX);
-        if (atomic_load(&engine->asleep) != 0) {
-            weft_engine_ring(engine); /* what completed may be the sleeper's */
-        }
-    }
+    announce_completions(engine);
     return has_moved;
+}
+
+/* What was completed outside a round has waiters too. */
+void weft_engine_unlock(struct weft_engine *engine)
+{
+    announce_completions(engine);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 void weft_engine_completed(struct weft_engine *engine)

@@ -47,6 +47,8 @@ struct weft_engine {
 bool weft_engine_round(struct weft_engine *engine);
 weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings);
 void weft_engine_ring(struct weft_engine *engine);
+/* A driver leaves after a long wait: if the background thread had stepped back, it watches again. */
+void weft_background_take_back(struct weft_engine *engine);
 /* Wakes one (or all) of the threads asleep on `turn`. */
 void weft_engine_pass_turn(struct weft_engine *engine, int count);
 

@@ -21,6 +21,7 @@
 
 /* A sleep and wake costs 20–35 µs. Where nobody else wants the CPU a yield returns at once, so yielding is
  * spinning with manners: pure spinning pays only for the very shortest waits. */
+#define LONG_WAIT_NS UINT64_C(4000000)
 #define SPIN_NS UINT64_C(10000)
 #define YIELD_NS UINT64_C(150000)
 
@@ -117,6 +118,7 @@ weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_
                                uint64_t deadline_ns)
 {
     uint64_t idle_since_ns = 0;
+    uint64_t since_ns = weft_clock_ns();
     weft_status_t status = WEFT_OK;
     atomic_fetch_add(&engine->drivers, 1);
     while (atomic_load_explicit(word, memory_order_acquire) == 0) {
@@ -145,6 +147,9 @@ weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_
     }
     atomic_store(&engine->driven_ns, weft_clock_ns());
     atomic_fetch_sub(&engine->drivers, 1);
+    if (atomic_load(&engine->driven_ns) - since_ns > LONG_WAIT_NS) {
+        weft_background_take_back(engine); /* it naps long by now */
+    }
     weft_engine_pass_turn(engine, 1);
     return status;
 }

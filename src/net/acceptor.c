@@ -164,6 +164,7 @@ static void acceptor_ready(struct weft_engine_source *source, uint32_t events)
     while (acceptor->pending_count < WEFT_NET_PENDING_MAX) {
         int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
+            acceptor->error[0] = '\0';
             admit(acceptor, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             out_of_fds(acceptor, errno);

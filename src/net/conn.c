@@ -269,6 +269,8 @@ static size_t feed_shake(struct weft_net_conn *conn, const uint8_t *bytes, size_
         return used;
     case WEFT_WIRE_FAILED:
         conn->is_refused = true;
+        conn->is_elsewhere = shake->is_elsewhere;
+        conn->is_proved = shake->is_proved;
         lose(conn, shake->status, shake->reason);
         return len;
     case WEFT_WIRE_HELLO:
@@ -284,6 +286,11 @@ static size_t feed_shake(struct weft_net_conn *conn, const uint8_t *bytes, size_
         return used;
     }
     return used;
+}
+
+bool weft_net_conn_has_spoken(const struct weft_net_conn *conn)
+{
+    return conn->state == WEFT_CONN_OPEN || (conn->shake != NULL && conn->shake->is_challenged);
 }
 
 const struct weft_wire_handshake *weft_net_conn_hello(const struct weft_net_conn *conn)
@@ -564,7 +571,7 @@ weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pi
 
 bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms)
 {
-    struct tcp_info info;
+    struct tcp_info info = {0}; /* older kernels fill less */
     socklen_t len = sizeof(info);
     bool is_stuck;
     if (conn->is_local || conn->state != WEFT_CONN_OPEN ||

@@ -99,17 +99,13 @@ struct weft_net_conn {
     uint64_t heard_ns, spoken_ns;           /* last bytes in, last bytes out */
 
     /* private */
-    enum {
-        WEFT_CONN_CONNECTING,
-        WEFT_CONN_SHAKING,
-        WEFT_CONN_HELLO,
-        WEFT_CONN_OPEN,
-        WEFT_CONN_DEAD
-    } state;
+    enum { WEFT_CONN_SHAKING, WEFT_CONN_HELLO, WEFT_CONN_OPEN, WEFT_CONN_DEAD } state;
     struct weft_wire_handshake *shake;  /* owned; NULL once open */
     struct weft_net_acceptor *acceptor; /* while it has not proved itself */
     uint64_t since_ns;
-    bool is_refused; /* lost: the handshake failed, by the peer's word or its bytes */
+    bool is_refused;   /* lost: the handshake failed, by the peer's word or its bytes */
+    bool is_elsewhere; /* … because another job or epoch is served there */
+    bool is_proved;    /* … by one who knows the secret */
     bool is_sealed, is_corked, is_in_call, is_to_free;
     uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];
     uint64_t sent_frames, received_frames;
@@ -126,6 +122,8 @@ weft_status_t weft_net_conn_watch(struct weft_net_conn *conn);
 /* Closes at once (what is queued is tried once more) and frees; NULL is fine. */
 void weft_net_conn_close(struct weft_net_conn *conn);
 
+/* Client: the listener showed our job, and our hello is out. */
+bool weft_net_conn_has_spoken(const struct weft_net_conn *conn);
 /* Server, after hello: */
 const struct weft_wire_handshake *weft_net_conn_hello(const struct weft_net_conn *conn);
 void weft_net_conn_accept(struct weft_net_conn *conn);

@@ -6,7 +6,7 @@
  * `payload` cannot overflow.
  *
  *   server:  HEAD, HELLO, PAYLOAD, PROOF
- *   client:  HEAD, CHALLENGE, then HEAD, ACCEPT or HEAD, REFUSE, REASON
+ *   client:  HEAD, CHALLENGE, then HEAD, ACCEPT or HEAD, REFUSE, REASON, perhaps PROOF
  *            (on a local socket from the second HEAD on)
  *
  * Who gets which answer: bytes that are not ours get none. A hello that is ours, but of another
@@ -28,6 +28,7 @@ enum {
     PART_ACCEPT,
     PART_REFUSE,
     PART_REASON,
+    PART_REFUSE_PROOF,
 };
 
 #define HEAD_LEN sizeof(struct weft_wire_head)
@@ -66,7 +67,15 @@ static void fail(struct weft_wire_handshake *shake, weft_status_t status, const 
 /* After fail(): tells the peer too. */
 static void tell(struct weft_wire_handshake *shake, const char *reason)
 {
-    shake->out_len = weft_wire_refusal_encode(shake->status, reason, shake->out);
+    uint8_t flags = shake->is_elsewhere ? WEFT_WIRE_FLAG_ELSEWHERE : 0;
+
+    shake->out_len = weft_wire_refusal_encode(shake->status, flags, reason, shake->out);
+}
+
+static void fail_elsewhere(struct weft_wire_handshake *shake)
+{
+    shake->is_elsewhere = true;
+    shake->status = WEFT_ERR_MISMATCH;
 }
 
 /* ---- opening ---- */
@@ -79,6 +88,8 @@ static void shake_open(struct weft_wire_handshake *shake, const struct weft_wire
     shake->status = WEFT_OK;
     shake->reason[0] = '\0';
     shake->out_len = 0;
+    shake->is_elsewhere = false;
+    shake->is_proved = false;
     shake->is_local = false;
     shake->is_challenged = false;
     shake->peer_version = 0;
@@ -182,6 +193,7 @@ static bool is_ours(struct weft_wire_handshake *shake, const struct weft_wire_he
     if (memcmp(hello->tag, mine->tag, sizeof(mine->tag)) != 0) {
         fail(shake, WEFT_ERR_MISMATCH, "a peer that says it is rank %u belongs to another job",
              shake->peer_rank);
+        fail_elsewhere(shake);
         tell(shake, "the listener belongs to another job");
         return false;
     }
@@ -189,6 +201,7 @@ static bool is_ours(struct weft_wire_handshake *shake, const struct weft_wire_he
         fail(shake, WEFT_ERR_MISMATCH,
              "rank %u is at epoch %u of the job, this listener at epoch %u", shake->peer_rank,
              shake->peer_epoch, self->epoch);
+        fail_elsewhere(shake);
         tell(shake, shake->reason);
         return false;
     }
@@ -243,7 +256,10 @@ void weft_wire_refuse(struct weft_wire_handshake *shake, weft_status_t status, c
 {
     assert(shake->is_server && shake->state == WEFT_WIRE_HELLO && status != WEFT_OK);
     fail(shake, status, "%s", reason);
-    tell(shake, reason);
+    shake->out_len = weft_wire_refusal_encode(status, WEFT_WIRE_FLAG_PROVED, reason, shake->out);
+    weft_wire_refusal_proof(shake->self, (const struct weft_wire_refusal *)shake->out,
+                            shake->out_len, shake->proof, shake->out + shake->out_len);
+    shake->out_len += WEFT_WIRE_PROOF_LEN;
 }
 
 /* ---- client ---- */
@@ -258,12 +274,14 @@ static bool is_for_us(struct weft_wire_handshake *shake,
 
     if (memcmp(challenge->tag, hello->tag, sizeof(hello->tag)) != 0) {
         fail(shake, WEFT_ERR_MISMATCH, "the listener belongs to another job");
+        fail_elsewhere(shake);
         return false;
     }
     if (shake->peer_epoch != self->epoch) {
         fail(shake, WEFT_ERR_MISMATCH,
              "the listener is at epoch %u of the job, this rank at epoch %u", shake->peer_epoch,
              self->epoch);
+        fail_elsewhere(shake);
         return false;
     }
     return true;
@@ -376,10 +394,32 @@ static void reason_done(struct weft_wire_handshake *shake)
         fail(shake, WEFT_ERR_PROTOCOL, "a refusal was damaged on its way or has an unknown status");
         return;
     }
+    if ((refusal->head.flags[0] & WEFT_WIRE_FLAG_PROVED) != 0 && shake->part == PART_REASON) {
+        size_t len = sizeof(*refusal) + reason_len;
+
+        want(shake, PART_REFUSE_PROOF, len, len + WEFT_WIRE_PROOF_LEN);
+        return;
+    }
+    shake->is_elsewhere = (refusal->head.flags[0] & WEFT_WIRE_FLAG_ELSEWHERE) != 0;
     fail(shake, (weft_status_t)status, "%s", weft_status_text((weft_status_t)status));
     if (reason_len > 0) {
         weft_wire_text_get(reason, reason_len, shake->reason);
     }
+}
+
+static void refuse_proof_done(struct weft_wire_handshake *shake)
+{
+    const struct weft_wire_refusal *refusal = (const struct weft_wire_refusal *)shake->in;
+    size_t len = sizeof(*refusal) + get_u32(refusal->reason_len);
+    uint8_t expected[WEFT_WIRE_PROOF_LEN];
+
+    weft_wire_refusal_proof(shake->self, refusal, len, shake->proof, expected);
+    if (!weft_wire_is_equal(expected, shake->in + len, sizeof(expected))) {
+        fail(shake, WEFT_ERR_AUTH, "a refusal came from one who does not know the job's secret");
+        return;
+    }
+    shake->is_proved = true;
+    reason_done(shake);
 }
 
 /* ---- both ---- */
@@ -431,6 +471,7 @@ static void head_done(struct weft_wire_handshake *shake)
     } else if (is_challenged && kind == WEFT_WIRE_KIND_ACCEPT) {
         want(shake, PART_ACCEPT, HEAD_LEN, sizeof(struct weft_wire_accepted));
     } else if (is_challenged && kind == WEFT_WIRE_KIND_REFUSE) {
+        flags &= (uint8_t) ~(WEFT_WIRE_FLAG_ELSEWHERE | WEFT_WIRE_FLAG_PROVED);
         want(shake, PART_REFUSE, HEAD_LEN, sizeof(struct weft_wire_refusal));
     } else {
         fail(shake, WEFT_ERR_PROTOCOL, "a message of kind %u came where none may come", kind);
@@ -464,6 +505,9 @@ static void part_done(struct weft_wire_handshake *shake)
         break;
     case PART_REFUSE:
         refuse_done(shake);
+        break;
+    case PART_REFUSE_PROOF:
+        refuse_proof_done(shake);
         break;
     default:
         reason_done(shake);

@@ -79,13 +79,14 @@ static uint32_t refusal_crc(const struct weft_wire_refusal *refusal, const uint8
     return weft_wire_crc32c(weft_wire_crc32c(0, refusal, REFUSAL_CRC_LEN), reason, reason_len);
 }
 
-size_t weft_wire_refusal_encode(weft_status_t status, const char *reason, uint8_t *out)
+size_t weft_wire_refusal_encode(weft_status_t status, uint8_t flags, const char *reason,
+                                uint8_t *out)
 {
     struct weft_wire_refusal *refusal = (struct weft_wire_refusal *)out;
     uint8_t *text = out + sizeof(*refusal);
     uint32_t len = (uint32_t)weft_wire_text_put(reason, WEFT_WIRE_REASON_LEN - 1, text);
 
-    weft_wire_head_encode(WEFT_WIRE_VERSION, WEFT_WIRE_KIND_REFUSE, 0, &refusal->head);
+    weft_wire_head_encode(WEFT_WIRE_VERSION, WEFT_WIRE_KIND_REFUSE, flags, &refusal->head);
     put_u32(refusal->status, (uint32_t)status);
     put_u32(refusal->reason_len, len);
     put_u32(refusal->crc, refusal_crc(refusal, text, len));
@@ -123,6 +124,15 @@ void weft_wire_hello_proof(const struct weft_wire_self *self,
     crypto_generichash_update(&hash, payload, get_u32(hello->payload_len));
     crypto_generichash_final(&hash, proof, WEFT_WIRE_PROOF_LEN);
     sodium_memzero(&hash, sizeof(hash)); /* it holds the key */
+}
+
+void weft_wire_refusal_proof(const struct weft_wire_self *self,
+                             const struct weft_wire_refusal *refusal, size_t len,
+                             const uint8_t hello_proof[WEFT_WIRE_PROOF_LEN],
+                             uint8_t proof[WEFT_WIRE_PROOF_LEN])
+{
+    weft_wire_seal(self->key, 0, hello_proof, WEFT_WIRE_PROOF_LEN, refusal, len, proof);
+    weft_wire_derive(self->key, "weft refuse", proof, WEFT_WIRE_SEAL_LEN, proof);
 }
 
 void weft_wire_accept_proof(const struct weft_wire_self *self, const uint8_t rank[4],

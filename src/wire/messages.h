@@ -21,6 +21,8 @@ enum {
 
 #define WEFT_WIRE_MAGIC "WEFT"
 #define WEFT_WIRE_FLAG_AUTHENTICATED 1 /* of challenge and hello: the sender has a secret */
+#define WEFT_WIRE_FLAG_ELSEWHERE 2     /* of refuse: another job or epoch is served here */
+#define WEFT_WIRE_FLAG_PROVED 4        /* of refuse: a proof follows the reason */
 #define WEFT_WIRE_TAG_LEN 8
 
 /* The same in all versions, for ever. */
@@ -108,8 +110,15 @@ void weft_wire_hello_encode(const struct weft_wire_self *self, const struct weft
                             struct weft_wire_hello *hello);
 bool weft_wire_hello_is_whole(const struct weft_wire_hello *hello);
 /* Returns the length of the whole message; out has room for WEFT_WIRE_REFUSAL_MAX bytes. */
-#define WEFT_WIRE_REFUSAL_MAX (sizeof(struct weft_wire_refusal) + WEFT_WIRE_REASON_LEN - 1)
-size_t weft_wire_refusal_encode(weft_status_t status, const char *reason, uint8_t *out);
+#define WEFT_WIRE_REFUSAL_MAX                                                                      \
+    (sizeof(struct weft_wire_refusal) + WEFT_WIRE_REASON_LEN - 1 + WEFT_WIRE_PROOF_LEN)
+size_t weft_wire_refusal_encode(weft_status_t status, uint8_t flags, const char *reason,
+                                uint8_t *out);
+/* MAC over the refusal, its reason and the hello's proof: only who knows the secret can say no. */
+void weft_wire_refusal_proof(const struct weft_wire_self *self,
+                             const struct weft_wire_refusal *refusal, size_t len,
+                             const uint8_t hello_proof[WEFT_WIRE_PROOF_LEN],
+                             uint8_t proof[WEFT_WIRE_PROOF_LEN]);
 /* The refusal and its reason, reason_len bytes (already checked against the bounds). */
 bool weft_wire_refusal_is_whole(const struct weft_wire_refusal *refusal, const uint8_t *reason,
                                 uint32_t reason_len);

@@ -109,7 +109,7 @@ void weft_wire_local_name(const uint8_t key[WEFT_WIRE_KEY_LEN], const uint8_t jo
 #define WEFT_WIRE_REASON_LEN 256
 #define WEFT_WIRE_CHALLENGE_LEN 64
 #define WEFT_WIRE_CONTEXT_LEN 100
-#define WEFT_WIRE_IN_LEN 280 /* all of a message but the payload */
+#define WEFT_WIRE_IN_LEN 312 /* all of a message but the payload */
 
 enum weft_wire_purpose {
     WEFT_WIRE_JOIN = 1,   /* payload: a member record */
@@ -158,6 +158,8 @@ struct weft_wire_handshake {
     uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];
 
     /* private */
+    bool is_elsewhere;       /* failed: another job or epoch is served there */
+    bool is_proved;          /* failed: the refusal came from one who knows the secret */
     bool is_local;           /* no challenge, and no keys: nothing is sealed */
     bool is_challenged;      /* client: the hello is out */
     uint8_t part;            /* which part of a message is being read */

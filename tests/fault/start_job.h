@@ -111,10 +111,10 @@ static inline int use_comm(int index, struct harness_shared *shared, const struc
         }
     }
     if (status != WEFT_OK) {
-        harness_say(shared, index, status, "after the start: %s", weft_error_text());
+        harness_say(shared, index, (int)status, "after the start: %s", weft_error_text());
     }
     weft_comm_close(comm);
-    return status;
+    return (int)status;
 }
 
 static inline int act(int index, struct harness_shared *shared, void *arg)
@@ -139,7 +139,7 @@ static inline int act(int index, struct harness_shared *shared, void *arg)
     id = *shared_id(shared, actor->slot);
     status = weft_comm_create(&id, actor->rank, actor->ranks, &config, &comm);
     if (status != WEFT_OK) {
-        return harness_say(shared, index, status, "%s", weft_error_text());
+        return harness_say(shared, index, (int)status, "%s", weft_error_text());
     }
     atomic_fetch_add(&shared->word[WORD_CREATED], 1);
     return use_comm(index, shared, actor, comm);

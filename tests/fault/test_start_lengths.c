@@ -314,7 +314,7 @@ static void a_refusal_that_claims_too_long_a_reason_is_not_believed(void **state
     weft_wire_server_open(&speaker.shake, &speaker.self, nonce);
     assert_true(speaker_say(&speaker));
     assert_int_equal(stranger_read(fds[1], hello, sizeof(hello), WAIT_MS), sizeof(hello));
-    weft_wire_refusal_encode(WEFT_ERR_BUSY, "go away", refusal);
+    weft_wire_refusal_encode(WEFT_ERR_BUSY, 0, "go away", refusal);
     put_u32(((struct weft_wire_refusal *)refusal)->reason_len, UINT32_MAX);
     assert_true(stranger_send(fds[1], refusal, sizeof(struct weft_wire_refusal), WAIT_MS));
     assert_harness(job.harness, harness_wait_rank(job.harness, 1, WAIT_MS));

@@ -55,7 +55,8 @@ static void refuse_has_the_written_down_bytes(void **state)
     talk_to_hello(&talk);
     weft_wire_refuse(&talk.server, WEFT_ERR_DUPLICATE, "taken");
     assert_hex(talk.server.out, talk.server.out_len,
-               "57454654010004000b000000050000009fbc930b74616b656e");
+               "57454654010004040b00000005000000769f625e74616b656edd7dba0a2bff050a"
+               "237d0b72fa56d83075597846501f45b263e3be1e3df0d111");
 }
 
 static void keys_have_the_written_down_bytes(void **state)
@@ -203,6 +204,8 @@ static void refusals_that_drip_in_give_the_same_result(void **state)
     assert_int_equal(drip(&talk.server, &talk.client), WEFT_WIRE_FAILED);
     assert_int_equal(talk.client.status, WEFT_ERR_DUPLICATE);
     assert_string_equal(talk.client.reason, "rank 3 is taken by 10.0.0.7");
+    assert_true(talk.client.is_proved);
+    assert_false(talk.client.is_elsewhere);
 }
 
 static void bytes_after_the_handshake_are_left_alone(void **state)

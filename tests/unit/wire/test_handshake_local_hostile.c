@@ -73,7 +73,7 @@ static void every_flipped_bit_of_a_local_accept_is_refused(void **state)
 static void every_flipped_bit_of_a_local_refuse_is_noticed(void **state)
 {
     struct talk talk;
-    size_t len = 20 + strlen("taken");
+    size_t len = 20 + strlen("taken") + WEFT_WIRE_PROOF_LEN;
 
     (void)state;
     for (size_t bit = 0; bit < BITS(len); bit++) {
@@ -85,6 +85,7 @@ static void every_flipped_bit_of_a_local_refuse_is_noticed(void **state)
         carry(&talk.server, &talk.client);
         assert_int_not_equal(talk.client.state, WEFT_WIRE_DONE);
         assert_int_not_equal(talk.client.status, WEFT_ERR_DUPLICATE);
+        assert_false(talk.client.is_proved);
     }
 }
 
