@@ -99,7 +99,8 @@ typedef struct weft_config {
  * weft_comm_create(), nothing is closed and bound again. The process that makes the id must also
  * create a communicator with it (it becomes the root), or call weft_id_destroy().
  * config may be NULL. Does not block.
- * ERR_INVALID (interface, port range), ERR_SYSTEM, ERR_MEMORY.
+ * ERR_INVALID (interface, port range), ERR_BUSY (no port of the range is free), ERR_SYSTEM,
+ * ERR_MEMORY.
  */
 weft_status_t weft_id_create(const weft_config_t *config, weft_id_t *id_p);
 
@@ -107,11 +108,11 @@ weft_status_t weft_id_create(const weft_config_t *config, weft_id_t *id_p);
 void weft_id_destroy(const weft_id_t *id);
 
 /* The form to pass on, secret included ("weft1:…"), and the form for logs, without it. text holds
- * WEFT_ID_TEXT_LEN bytes. ERR_INVALID when id was not made by weft_id_create(). */
+ * WEFT_ID_TEXT_LEN bytes. ERR_INVALID when id was not made by weft_id_create(); ERR_VERSION. */
 weft_status_t weft_id_print(const weft_id_t *id, char *text);
 weft_status_t weft_id_print_public(const weft_id_t *id, char *text);
 
-/* Reads the form to pass on. ERR_INVALID. */
+/* Reads the form to pass on. ERR_INVALID, ERR_VERSION. */
 weft_status_t weft_id_parse(const char *text, weft_id_t *id_p);
 
 /* ---- communicators ------------------------------------------------------------------------ */
@@ -125,7 +126,7 @@ typedef struct weft_comm *weft_comm_t;
  * config->start_timeout_ms (WEFT_START_TIMEOUT). config may be NULL.
  * ERR_INVALID, ERR_TIMEOUT (the text names the missing ranks), ERR_AUTH, ERR_VERSION, ERR_DUPLICATE
  * (the text names both addresses), ERR_MISMATCH (settings differ; names both ranks), ERR_PEER (a
- * rank joined and went away), ERR_NETWORK, ERR_SYSTEM, ERR_MEMORY.
+ * rank joined and went away), ERR_PROTOCOL, ERR_NETWORK, ERR_SYSTEM, ERR_MEMORY.
  */
 weft_status_t weft_comm_create(const weft_id_t *id, int rank, int ranks,
                                const weft_config_t *config, weft_comm_t *comm_p);
@@ -137,7 +138,8 @@ weft_status_t weft_comm_create_scalable(const weft_id_t *ids, int id_count, int 
 
 /* Takes rank, ranks, root and secret from the environment (weft run, torchrun, Slurm, mpirun: the
  * table is in docs/bootstrap.md). ERR_INVALID when it says too little or contradicts itself; else
- * as weft_comm_create(). */
+ * as weft_comm_create(), and ERR_BUSY (the root's port or name is taken), ERR_FORKED (the secret was
+ * read by the parent process). */
 weft_status_t weft_init(const weft_config_t *config, weft_comm_t *comm_p);
 
 /* Who am I, of how many. ERR_INVALID, ERR_FORKED. */
@@ -158,12 +160,14 @@ weft_status_t weft_comm_split(weft_comm_t comm, int colour, int key, weft_comm_t
 weft_status_t weft_comm_status(weft_comm_t comm);
 
 /* Ends the communicator on all ranks: every call on it, also one that waits, returns ERR_ABORTED
- * with this reason (may be NULL). Any thread. Does not wait for the others. */
+ * with this reason (may be NULL). Any thread. Returns when the root has told everybody, or after a
+ * fifth of a second. */
 weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 
 /* Flushes what this rank sent, tells the others and frees everything. Local: it does not wait for
- * the other ranks; calls of theirs that still need this rank fail with ERR_PEER "closed". NULL is
- * fine. Always returns, within a second. ERR_FORKED (nothing is touched), ERR_BUSY (split
+ * the other ranks; calls of theirs that still need this rank fail with ERR_PEER "closed". So do calls
+ * between ranks that only reach each other through it, the root above all: let the ranks meet in a
+ * barrier before they close. NULL is fine. Always returns, within a second. ERR_FORKED (nothing is touched), ERR_BUSY (split
  * communicators are still open). */
 weft_status_t weft_comm_close(weft_comm_t comm);
 
@@ -177,7 +181,7 @@ weft_status_t weft_comm_close(weft_comm_t comm);
  * named), ERR_MISMATCH (both calls named), ERR_ABORTED, ERR_NETWORK.
  */
 weft_status_t weft_control_barrier(weft_comm_t comm);
-/* every rank's len bytes to every rank: all is ranks × len, rank r's at r × len */
+/* every rank's len bytes to every rank: all is ranks × len (at most 32 MiB), rank r's at r × len */
 weft_status_t weft_control_allgather(weft_comm_t comm, const void *mine, size_t len, void *all);
 /* root's len bytes to every rank */
 weft_status_t weft_control_broadcast(weft_comm_t comm, void *data, size_t len, int root);

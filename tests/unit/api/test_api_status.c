@@ -66,16 +66,17 @@ static int ask_for_too_much(int rank, struct harness_shared *shared, void *arg)
 {
     weft_config_t config = job_config();
     struct rlimit little = {0, 0};
-    unsigned long pages = 0;
+    char line[128] = "";
     FILE *statm = fopen("/proc/self/statm", "r");
     weft_comm_t comm = NULL;
     weft_id_t id;
     (void)arg;
-    EXPECT(statm != NULL && fscanf(statm, "%lu", &pages) == 1);
+    EXPECT(statm != NULL && fgets(line, sizeof(line), statm) != NULL);
     fclose(statm);
     EXPECT_OK(weft_id_create(&config, &id));
     EXPECT(weft_comm_create(&id, 0, 1 << 30, &config, &comm) == WEFT_ERR_INVALID);
-    little.rlim_cur = little.rlim_max = pages * (rlim_t)sysconf(_SC_PAGESIZE) + (6u << 20);
+    little.rlim_cur = strtoul(line, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE) + (6u << 20);
+    little.rlim_max = little.rlim_cur;
     EXPECT(setrlimit(RLIMIT_AS, &little) == 0);
     EXPECT(weft_comm_create(&id, 0, WEFT_RANKS_MAX, &config, &comm) == WEFT_ERR_MEMORY);
     EXPECT(comm == NULL);
