@@ -35,6 +35,11 @@ valgrind_units()
     for test in build/dev/tests/unit.*; do
         if ! valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite \
             "$test" >build/valgrind.log 2>&1; then
+            # Debian 12's valgrind does not know pidfd_open, which the tests' own process handling needs.
+            if grep -q "unhandled amd64-linux syscall: 434" build/valgrind.log; then
+                echo "valgrind: $test skipped, this valgrind knows no pidfd_open"
+                continue
+            fi
             echo "valgrind: $test"
             tail -40 build/valgrind.log
             failed=1

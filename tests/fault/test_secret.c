@@ -97,7 +97,8 @@ static void search_region(const struct needle *needle, int memory, const struct 
 {
     unsigned long at = region->start;
     while (at < region->end) {
-        ssize_t got = pread(memory, window, CHUNK, (off_t)at);
+        size_t left = region->end - at; /* what is behind it may be guarded otherwise */
+        ssize_t got = pread(memory, window, left < CHUNK ? left : CHUNK, (off_t)at);
         if (got < LEN) {
             break;
         }
@@ -284,6 +285,57 @@ static int be_rank(bool searches_memory)
     return 0;
 }
 
+/* ---- the maker of an id ---- */
+
+/* Where in an id the secret is. */
+static size_t place_of_secret(void)
+{
+    struct weft_wire_id marked = {.flags = WEFT_WIRE_ID_AUTHENTICATED};
+    weft_id_t id;
+    size_t at = 0;
+    memset(marked.secret, 0xee, LEN);
+    weft_wire_id_encode(&marked, &id);
+    while (at + LEN < sizeof(id.bytes) && memcmp(id.bytes + at, marked.secret, LEN) != 0) {
+        at++;
+    }
+    return at;
+}
+
+/* Of memory that a core dump holds, only the caller's own id may have it. */
+static void check_only_in_id(const struct needle *secret, const char *when)
+{
+    struct findings findings;
+    char where[256];
+    if (!search_process(secret, "self", &findings)) {
+        rank_fails("cannot search", when);
+    }
+    snprintf(where, sizeof(where), "%u times, latest %s, %s", findings.dumped, findings.where,
+             when);
+    if (findings.dumped != 1) {
+        rank_fails("expected once, in the caller's id", where);
+    }
+}
+
+static int make_id(void)
+{
+    static weft_id_t id;
+    struct needle secret;
+    weft_config_t config = job_config(0, 0);
+    size_t at = place_of_secret();
+    if (weft_id_create(&config, &id) != WEFT_OK) {
+        rank_fails("no id", weft_error_text());
+    }
+    for (size_t i = 0; i < LEN; i++) {
+        secret.masked[i] = id.bytes[at + i] ^ MASK;
+    }
+    check_only_in_id(&secret, "after weft_id_create()");
+    weft_id_destroy(&id);
+    check_only_in_id(&secret, "after weft_id_destroy()");
+    explicit_bzero(&id, sizeof(id));
+    check_memory(&secret, "an id's secret", false);
+    return 0;
+}
+
 /* ---- the test ---- */
 
 struct run {
@@ -378,14 +430,44 @@ static void the_log_at_its_loudest_does_not_hold_it(void **state)
     }
 }
 
+static void after_an_id_is_made_only_the_caller_s_copy_holds_its_secret(void **state)
+{
+    char words[400] = "";
+    int log = memfd_create("log", MFD_CLOEXEC), status;
+    (void)state;
+    if (JOB_SLOWNESS != 1) {
+        skip();
+    }
+    assert_true(log >= 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(log, STDERR_FILENO);
+        execl("/proc/self/exe", "test", "--id", (char *)NULL);
+        _exit(127);
+    }
+    if (!harness_wait_until(is_ended, &pid, 60000)) {
+        kill(pid, SIGKILL);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(pread(log, words, sizeof(words) - 1, 0) >= 0);
+    close(log);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        fail_msg("status %d: %s", status, words);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_argument_no_variable_and_no_dumped_memory_holds_it),
         cmocka_unit_test(the_log_at_its_loudest_does_not_hold_it),
+        cmocka_unit_test(after_an_id_is_made_only_the_caller_s_copy_holds_its_secret),
     };
     if (argc > 1 && strcmp(argv[1], "--rank") == 0) {
         return be_rank(JOB_SLOWNESS == 1); /* sanitizers keep terabytes and copies of their own */
+    }
+    if (argc > 1 && strcmp(argv[1], "--id") == 0) {
+        return make_id();
     }
     return cmocka_run_group_tests(tests, start, end);
 }

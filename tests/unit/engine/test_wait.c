@@ -255,6 +255,34 @@ static void a_sleeper_hears_that_another_thread_s_round_completed_its_word(void 
     weft_engine_close(engine);
 }
 
+/* As a timeout or an abort does it: under the lock, but in nobody's round. */
+static void a_word_completed_outside_a_round_wakes_the_sleeper_at_once(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    (void)state;
+    weft_engine_set_load(engine, 100);
+    for (int i = 0; i < 20; i++) {
+        static struct waiter sleeper;
+        uint64_t begin_ns;
+        memset(&sleeper, 0, sizeof(sleeper));
+        for (int k = 1; k < ROUNDS; k++) {
+            sleeper.word[k] = 1;
+        }
+        sleeper.engine = engine;
+        assert_int_equal(pthread_create(&sleeper.thread, NULL, wait_for_each, &sleeper), 0);
+        assert_true(harness_wait_until(is_one_asleep, engine, DEADLINE_MS));
+        begin_ns = weft_clock_ns();
+        weft_engine_lock(engine);
+        atomic_store(&sleeper.word[0], 1);
+        weft_engine_completed(engine);
+        weft_engine_unlock(engine);
+        pthread_join(sleeper.thread, NULL);
+        assert_int_equal(sleeper.status, WEFT_OK);
+        assert_true(sleeper.done_ns[0] - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+    }
+    weft_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +294,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_leaves_passes_the_turn),
         cmocka_unit_test(a_driver_that_gives_up_passes_the_turn_too),
         cmocka_unit_test(a_sleeper_hears_that_another_thread_s_round_completed_its_word),
+        cmocka_unit_test(a_word_completed_outside_a_round_wakes_the_sleeper_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
