@@ -11,8 +11,9 @@
  * what to do, for the calling thread. Outputs (names ending in _p) are written only on success.
  *
  * Threads: different communicators may be used by different threads at the same time. The calls on
- * one communicator have one order and come from one thread at a time, except weft_abort() and
- * weft_comm_status(), which any thread may call at any time until weft_comm_close() begins.
+ * one communicator have one order and come from one thread at a time (a second thread gets ERR_BUSY),
+ * except weft_abort() and weft_comm_status(), which any thread may call at any time until
+ * weft_comm_close() begins.
  *
  * Fork: a forked child finds its parent's handles dead (WEFT_ERR_FORKED) and our descriptors
  * closed.

@@ -11,6 +11,10 @@ static weft_status_t check_comm(weft_comm_t comm, const char *call)
     if (comm == NULL) {
         return weft_fail(WEFT_ERR_INVALID, "%s: the communicator is NULL", call);
     }
+    if (comm->magic != WEFT_COMM_MAGIC) {
+        return weft_fail(WEFT_ERR_INVALID, "%s: this communicator was closed, or never was one",
+                         call);
+    }
     if (comm->generation != weft_process_generation()) {
         return weft_fail(
             WEFT_ERR_FORKED,
@@ -18,6 +22,24 @@ static weft_status_t check_comm(weft_comm_t comm, const char *call)
             call);
     }
     return WEFT_OK;
+}
+
+/* The calls of one communicator come from one thread at a time. */
+static weft_status_t enter(weft_comm_t comm, const char *call)
+{
+    weft_status_t status = check_comm(comm, call);
+    if (status == WEFT_OK && atomic_exchange(&comm->is_in_call, true)) {
+        return weft_fail(
+            WEFT_ERR_BUSY,
+            "%s: another thread is in a call on this communicator; split it, or take turns", call);
+    }
+    return status;
+}
+
+static weft_status_t leave(weft_comm_t comm, weft_status_t status)
+{
+    atomic_store(&comm->is_in_call, false);
+    return status;
 }
 
 static weft_status_t check_config(const weft_config_t *config, const char *call)
@@ -152,9 +174,9 @@ weft_status_t weft_comm_local(weft_comm_t comm, int *local_rank_p, int *local_ra
 
 weft_status_t weft_comm_split(weft_comm_t comm, int colour, int key, weft_comm_t *comm_p)
 {
-    weft_status_t status = check_comm(comm, __func__);
-    status = status == WEFT_OK ? check_pointer(comm_p, __func__, "comm_p") : status;
-    return status == WEFT_OK ? weft_comm_split_off(comm, colour, key, comm_p) : status;
+    weft_status_t status = check_pointer(comm_p, __func__, "comm_p");
+    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    return status == WEFT_OK ? leave(comm, weft_comm_split_off(comm, colour, key, comm_p)) : status;
 }
 
 weft_status_t weft_comm_status(weft_comm_t comm)
@@ -171,8 +193,12 @@ weft_status_t weft_abort(weft_comm_t comm, const char *reason)
 
 weft_status_t weft_comm_close(weft_comm_t comm)
 {
-    weft_status_t status = comm == NULL ? WEFT_OK : check_comm(comm, __func__);
-    return status == WEFT_OK && comm != NULL ? weft_comm_end(comm) : status;
+    weft_status_t status = comm == NULL ? WEFT_OK : enter(comm, __func__);
+    if (status != WEFT_OK || comm == NULL) {
+        return status;
+    }
+    status = weft_comm_end(comm);
+    return status == WEFT_OK ? WEFT_OK : leave(comm, status);
 }
 
 /* ---- the control plane ---- */
@@ -200,8 +226,10 @@ static weft_status_t check_rank(weft_comm_t comm, int rank, const char *call)
 
 weft_status_t weft_control_barrier(weft_comm_t comm)
 {
-    weft_status_t status = check_comm(comm, __func__);
-    return status == WEFT_OK ? weft_control_barrier_wait(comm->channel, comm->timeout_ms) : status;
+    weft_status_t status = enter(comm, __func__);
+    return status == WEFT_OK
+               ? leave(comm, weft_control_barrier_wait(comm->channel, comm->timeout_ms))
+               : status;
 }
 
 weft_status_t weft_control_allgather(weft_comm_t comm, const void *mine, size_t len, void *all)
@@ -209,9 +237,10 @@ weft_status_t weft_control_allgather(weft_comm_t comm, const void *mine, size_t 
     weft_status_t status = check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(mine, len, __func__) : status;
     status = status == WEFT_OK ? check_data(all, len, __func__) : status;
-    return status == WEFT_OK
-               ? weft_control_allgather_wait(comm->channel, mine, len, all, comm->timeout_ms)
-               : status;
+    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    return status == WEFT_OK ? leave(comm, weft_control_allgather_wait(comm->channel, mine, len,
+                                                                       all, comm->timeout_ms))
+                             : status;
 }
 
 weft_status_t weft_control_broadcast(weft_comm_t comm, void *data, size_t len, int root)
@@ -219,9 +248,11 @@ weft_status_t weft_control_broadcast(weft_comm_t comm, void *data, size_t len, i
     weft_status_t status = check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(data, len, __func__) : status;
     status = status == WEFT_OK ? check_rank(comm, root, __func__) : status;
-    return status == WEFT_OK ? weft_control_broadcast_wait(comm->channel, data, len, (uint32_t)root,
-                                                           comm->timeout_ms)
-                             : status;
+    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    return status == WEFT_OK
+               ? leave(comm, weft_control_broadcast_wait(comm->channel, data, len, (uint32_t)root,
+                                                         comm->timeout_ms))
+               : status;
 }
 
 weft_status_t weft_control_send(weft_comm_t comm, int to, uint32_t tag, const void *data,
@@ -230,8 +261,9 @@ weft_status_t weft_control_send(weft_comm_t comm, int to, uint32_t tag, const vo
     weft_status_t status = check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(data, len, __func__) : status;
     status = status == WEFT_OK ? check_rank(comm, to, __func__) : status;
-    return status == WEFT_OK ? weft_control_mail_send(comm->channel, (uint32_t)to, tag, data, len,
-                                                      comm->timeout_ms)
+    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    return status == WEFT_OK ? leave(comm, weft_control_mail_send(comm->channel, (uint32_t)to, tag,
+                                                                  data, len, comm->timeout_ms))
                              : status;
 }
 
@@ -243,7 +275,9 @@ weft_status_t weft_control_recv(weft_comm_t comm, int from, uint32_t tag, void *
                  ? check_pointer(data, __func__, "the buffer")
                  : status;
     status = status == WEFT_OK ? check_rank(comm, from, __func__) : status;
-    return status == WEFT_OK ? weft_control_mail_recv(comm->channel, (uint32_t)from, tag, data,
-                                                      room, len_p, comm->timeout_ms)
-                             : status;
+    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    return status == WEFT_OK
+               ? leave(comm, weft_control_mail_recv(comm->channel, (uint32_t)from, tag, data, room,
+                                                    len_p, comm->timeout_ms))
+               : status;
 }

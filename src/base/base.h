@@ -264,8 +264,10 @@ uint32_t weft_process_generation(void);
 #define WEFT_SECRET_LEN 32
 /* 64 zeroed bytes in pages marked MADV_DONTDUMP and MADV_WIPEONFORK; NULL: no memory. */
 void *weft_secret_take(void);
-void weft_secret_give(void *secret);              /* wipes; NULL is fine */
-void weft_secret_wipe(void *memory, size_t len);  /* a memset the compiler keeps */
+void weft_secret_give(void *secret);             /* wipes; NULL is fine */
+void weft_secret_wipe(void *memory, size_t len); /* a memset the compiler keeps */
+/* Wipes what calls have left on the stack below: copies of registers, buffers of callees. */
+void weft_secret_scrub_stack(void);
 weft_status_t weft_random(void *out, size_t len); /* getrandom */
 
 #endif

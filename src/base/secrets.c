@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#define SCRUB_LEN 8192
 #define SLOT_LEN 64U
 #define SLOTS 64U /* one bit each in a word */
 #define PAGE_LEN ((size_t)SLOT_LEN * SLOTS)
@@ -134,4 +135,11 @@ weft_status_t weft_random(void *out, size_t len)
         len -= (size_t)got;
     }
     return WEFT_OK;
+}
+
+/* Out of line, so that its frame lies where theirs lay. */
+__attribute__((noinline)) void weft_secret_scrub_stack(void)
+{
+    uint8_t frames[SCRUB_LEN];
+    weft_secret_wipe(frames, sizeof(frames));
 }

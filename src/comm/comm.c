@@ -127,6 +127,7 @@ static weft_status_t comm_new(struct weft_job *job, struct weft_comm *parent, ui
         free(comm);
         return status;
     }
+    comm->magic = WEFT_COMM_MAGIC;
     comm->generation = weft_process_generation();
     comm->job = job;
     comm->parent = parent;
@@ -291,6 +292,7 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
         weft_comm_job_close(comm->job);
     }
     free(comm->members);
+    comm->magic = 0;
     free(comm);
     return WEFT_OK;
 }

@@ -17,8 +17,12 @@ struct weft_job {
     uint8_t *key; /* owned, in memory for secrets */
 };
 
+#define WEFT_COMM_MAGIC 0x636f6d6du
+
 struct weft_comm {
-    uint32_t generation; /* of the process that made it */
+    uint32_t magic;          /* gone once closed: a hint for who uses it after */
+    _Atomic bool is_in_call; /* one thread at a time */
+    uint32_t generation;     /* of the process that made it */
     struct weft_job *job;
     struct weft_comm *parent;             /* NULL: the first; lent */
     struct weft_control_channel *channel; /* owned */

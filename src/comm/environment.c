@@ -47,6 +47,7 @@ static weft_status_t find_keys(struct weft_job *job, const struct weft_launch *l
                                    spec->self.job, job->key);
     }
     weft_secret_give(secret);
+    weft_secret_scrub_stack();
     if (status == WEFT_OK && !spec->self.is_authenticated) {
         say_unauthenticated(launch);
     }

@@ -109,6 +109,7 @@ static weft_status_t make_id(const struct weft_params *params, struct waiting_do
         weft_wire_id_encode(id, id_p);
     }
     weft_secret_wipe(id, sizeof(*id));
+    weft_secret_scrub_stack();
     return status;
 }
 
@@ -221,6 +222,7 @@ static weft_status_t prepare(struct weft_job *job, const weft_id_t *ids, int id_
         status = fill_spec(ids, id_count, decoded, &job->params, spec);
     }
     weft_secret_wipe(decoded, (size_t)id_count * sizeof(*decoded));
+    weft_secret_scrub_stack();
     free(decoded);
     return status;
 }

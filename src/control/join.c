@@ -134,7 +134,7 @@ static void dial_again(struct weft_control_start *start, struct weft_control_att
 static void leave_leader(struct weft_control_start *start);
 
 /* Once the right listener has our hello, the other candidates are left alone. */
-static bool has_spoken(const struct weft_control_start *start)
+bool weft_control_join_has_spoken(const struct weft_control_start *start)
 {
     for (unsigned i = 0; i < start->attempt_count; i++) {
         if (start->attempts[i].conn != NULL && weft_net_conn_has_spoken(start->attempts[i].conn)) {
@@ -149,7 +149,7 @@ static void retry_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     struct weft_control_start *start = WEFT_CONTAINER_OF(timer, struct weft_control_start, retry);
     (void)now_ns;
     timer->at_ns = WEFT_NEVER;
-    if (has_spoken(start)) {
+    if (weft_control_join_has_spoken(start)) {
         return;
     }
     for (unsigned i = 0; i < start->attempt_count && start->is_over == 0; i++) {

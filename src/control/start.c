@@ -309,6 +309,11 @@ static void time_out(struct weft_control_start *start)
         weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
                                 "rank %u could not join within %u ms; %s", rank,
                                 start->spec.timeout_ms, start->latest);
+    } else if (start->table_bytes == NULL && !weft_control_join_has_spoken(start)) {
+        weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
+                                "rank %u: somebody listens where the root should be, but has not "
+                                "answered as this job's root within %u ms",
+                                rank, start->spec.timeout_ms);
     } else if (start->table_bytes != NULL) {
         list_unattached(control, missing, sizeof(missing));
         weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,

@@ -68,6 +68,8 @@ struct weft_control_start {
 
 /* join.c */
 weft_status_t weft_control_join(struct weft_control_start *start);
+/* Has the right listener shown our job, and got our hello? */
+bool weft_control_join_has_spoken(const struct weft_control_start *start);
 void weft_control_join_close(struct weft_control_start *start);
 struct weft_control_attempt *weft_control_join_attempt(struct weft_control_start *start,
                                                        struct weft_net_conn *conn);

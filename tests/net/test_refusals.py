@@ -26,7 +26,7 @@ def torch(rank, count, port):
 
 def slurm(rank, count, port):
     return {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": count, "SLURM_NTASKS": count,
-            "SLURM_STEP_ID": 0, "SLURM_JOB_ID": 4711, "SLURM_STEP_NODELIST": "localhost",
+            "SLURM_STEP_ID": 0, "SLURM_JOB_ID": port, "SLURM_STEP_NODELIST": "localhost",
             "SLURM_STEP_NUM_NODES": 1, "SLURM_LOCALID": rank,
             "WEFT_PORT_RANGE": "%d-%d" % (port + 1, port + 16)}
 
@@ -135,6 +135,17 @@ class Refusals(NetCase):
         self.check_launchers({own: {"WEFT_RANKS": 4}, torch: {"WORLD_SIZE": 4},
                               slurm: {"SLURM_STEP_NUM_TASKS": 4, "SLURM_NTASKS": 4}},
                              "4 ranks", "says 3")
+
+    def test_another_setting_under_weft_run_is_told_at_once_with_both_values(self):
+        """The launcher ends the job with the first rank that fails: that is the wrong one."""
+        script = "[ $WEFT_RANK != 1 ] || export WEFT_HEARTBEAT=100ms; exec %s" % ranks.PROGRAM
+        began = time.monotonic()
+        run = self.start([ranks.CLI, "run", "-n", "3", "--", "sh", "-c", script],
+                         ranks.clean_env())
+        event = self.check_refused(run, "ERR_MISMATCH", "WEFT_HEARTBEAT", "100ms on rank 1",
+                                   "on rank 0")
+        self.assertLess(event["at"] - began, AT_ONCE_S)
+        self.assertNotEqual(run.wait(time.monotonic() + START_S), 0)
 
     # ---- false listeners ----
 
