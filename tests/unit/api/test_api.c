@@ -5,6 +5,7 @@
 
 #include "wire/wire.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 
 /* ---- constants ---- */
@@ -324,6 +325,43 @@ static void a_forked_child_finds_its_handles_dead(void **state)
     assert_int_equal(weft_comm_close(comm), WEFT_OK);
 }
 
+struct waiter {
+    weft_comm_t comm;
+    weft_status_t status;
+};
+
+/* Until the barrier of the other thread has left. */
+static void *wait_for_a_message(void *arg)
+{
+    struct waiter *waiter = arg;
+    char byte;
+    do {
+        waiter->status = weft_control_recv(waiter->comm, 0, 7, &byte, 1, NULL);
+    } while (waiter->status == WEFT_ERR_BUSY);
+    return NULL;
+}
+
+static void a_second_thread_in_a_call_is_told_busy(void **state)
+{
+    uint64_t deadline_ns = weft_clock_after_ms(10000);
+    weft_comm_t comm = alone();
+    struct waiter waiter = {.comm = comm};
+    weft_status_t status = WEFT_OK;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_a_message, &waiter), 0);
+    while (status == WEFT_OK && weft_clock_ns() < deadline_ns) {
+        status = weft_control_barrier(comm); /* fine until the other thread is in its call */
+    }
+    assert_int_equal(status, WEFT_ERR_BUSY);
+    assert_non_null(strstr(weft_error_text(), "another thread"));
+    assert_int_equal(weft_comm_close(comm), WEFT_ERR_BUSY);
+    assert_int_equal(weft_abort(comm, "enough"), WEFT_OK);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(waiter.status, WEFT_ERR_ABORTED);
+    assert_int_equal(weft_comm_close(comm), WEFT_OK);
+}
+
 static void the_environment_must_say_enough(void **state)
 {
     weft_config_t config = job_config();
@@ -352,6 +390,7 @@ int main(void)
         cmocka_unit_test(an_aborted_communicator_says_why_and_closes),
         cmocka_unit_test(a_parent_is_busy_until_its_parts_are_closed),
         cmocka_unit_test(a_forked_child_finds_its_handles_dead),
+        cmocka_unit_test(a_second_thread_in_a_call_is_told_busy),
         cmocka_unit_test(the_environment_must_say_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

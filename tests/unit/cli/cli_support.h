@@ -45,6 +45,9 @@ static inline char *support_slurp(int fd)
     return text;
 }
 
+/* Where stdout goes instead of the memory file; -1: there. */
+static int support_stdout_fd = -1;
+
 /* input: what stdin holds. args are those behind "weft", ended with NULL. */
 static inline void cli_start(struct cli *cli, const char *input, ...)
 {
@@ -68,7 +71,7 @@ static inline void cli_start(struct cli *cli, const char *input, ...)
         fcntl(cli->out_fd, F_SETFL, O_APPEND);
         fcntl(cli->err_fd, F_SETFL, O_APPEND);
         dup2(cli->stdin_fd, 0);
-        dup2(cli->out_fd, 1);
+        dup2(support_stdout_fd >= 0 ? support_stdout_fd : cli->out_fd, 1);
         dup2(cli->err_fd, 2);
         execv(WEFT_CLI_PATH, args);
         _exit(126);
