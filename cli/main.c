@@ -2,6 +2,7 @@
 /* weft SUBCOMMAND …: finds the subcommand and gets out of its way. */
 #include "cli.h"
 
+#include <errno.h>
 #include <string.h>
 
 struct subcommand {
@@ -45,7 +46,7 @@ static int unknown(const char *word)
     return WEFT_CLI_USAGE;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -66,4 +67,17 @@ int main(int argc, char **argv)
         }
     }
     return unknown(word);
+}
+
+/* What was printed counts only once it has left: a full disk is seen here, not in printf. */
+int main(int argc, char **argv)
+{
+    errno = 0; /* an earlier flush may have failed: then its errno is still here */
+    int status = dispatch(argc, argv);
+
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "weft: cannot write: %s\n", strerror(errno != 0 ? errno : EIO));
+        status = status == WEFT_CLI_OK ? WEFT_CLI_FAILED : status;
+    }
+    return status;
 }

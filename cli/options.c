@@ -73,7 +73,7 @@ static const char *expected(enum weft_cli_kind kind)
     case WEFT_CLI_SIZE:
         return "a size such as 64, 4K, 1M";
     case WEFT_CLI_DURATION:
-        return "a duration such as 250ms, 5s, 2min";
+        return "a duration such as 250ms, 0.5s, 2min";
     case WEFT_CLI_LIST:
         return "numbers such as 2,8,64";
     default:
@@ -156,10 +156,14 @@ static int refuse_value(const struct weft_cli_command *command,
         return weft_cli_usage_error(command, "--%s %s: expected %s", option->name, text,
                                     expected(option->kind));
     }
-    return weft_cli_usage_error(command, "--%s %s: expected %s, from %lld to %lld%s", option->name,
-                                text, expected(option->kind), (long long)option->min,
-                                (long long)option->max,
-                                option->kind == WEFT_CLI_DURATION ? " ms" : "");
+    char least[32], most[32];
+    enum weft_param_type type = option->kind == WEFT_CLI_DURATION ? WEFT_PARAM_DURATION
+                                : option->kind == WEFT_CLI_SIZE   ? WEFT_PARAM_SIZE
+                                                                  : WEFT_PARAM_INT;
+    weft_value_print(type, option->min, least, sizeof(least));
+    weft_value_print(type, option->max, most, sizeof(most));
+    return weft_cli_usage_error(command, "--%s %s: expected %s, from %s to %s", option->name, text,
+                                expected(option->kind), least, most);
 }
 
 static int refuse_option(const struct weft_cli_command *command, const char *word)

@@ -22,9 +22,15 @@ static const struct weft_cli_command command = {
     .examples = {"weft params", "WEFT_HEARTBEAT=100ms weft params heartbeat --json"},
 };
 
-static const char *origin_name(enum weft_param_origin origin)
+/* Values of the environment that were refused, as given; owned; NULL: none. */
+static char *refused[WEFT_PARAM_COUNT];
+
+static const char *origin_name(const struct weft_params *params, enum weft_param param)
 {
-    switch (origin) {
+    if (refused[param] != NULL) {
+        return "env, refused";
+    }
+    switch (params->origin[param]) {
     case WEFT_ORIGIN_ENV:
         return "env";
     case WEFT_ORIGIN_CONFIG:
@@ -38,8 +44,12 @@ static const char *origin_name(enum weft_param_origin origin)
 /* A printed id holds the job's secret: it goes to no screen and no log. */
 static void print_value(const struct weft_params *params, enum weft_param param, char *text)
 {
-    if (param == WEFT_PARAM_ID && params->text[param][0] != '\0') {
+    if (param == WEFT_PARAM_ID && (refused[param] != NULL || params->text[param][0] != '\0')) {
         snprintf(text, WEFT_PARAM_TEXT_LEN, "(hidden)");
+        return;
+    }
+    if (refused[param] != NULL) {
+        snprintf(text, WEFT_PARAM_TEXT_LEN, "%s", refused[param]);
         return;
     }
     weft_params_print(params, param, text);
@@ -102,10 +112,11 @@ static void print_table(const struct weft_params *params, int only)
             continue;
         }
         print_value(params, (enum weft_param)i, value);
+        weft_text_clean(value);
         print_range(info, range, sizeof(range));
         weft_cli_table_cell(table, "%s", info->env);
         weft_cli_table_cell(table, "%s", value[0] != '\0' ? value : "-");
-        weft_cli_table_cell(table, "%s", origin_name(params->origin[i]));
+        weft_cli_table_cell(table, "%s", origin_name(params, (enum weft_param)i));
         weft_cli_table_cell(table, "%s", info->fallback[0] != '\0' ? info->fallback : "-");
         weft_cli_table_cell(table, "%s", range);
         weft_cli_table_cell(table, "%s", info->is_agreed ? "yes" : "no");
@@ -131,7 +142,7 @@ static void write_param(struct weft_cli_json *json, const struct weft_params *pa
     weft_cli_json_text(json, "type", types[info->type]);
     print_value(params, param, text);
     weft_cli_json_text(json, "value", text);
-    weft_cli_json_text(json, "origin", origin_name(params->origin[param]));
+    weft_cli_json_text(json, "origin", origin_name(params, param));
     weft_cli_json_text(json, "default", info->fallback);
     print_range(info, text, sizeof(text));
     weft_cli_json_text(json, "range", text);
@@ -183,6 +194,26 @@ static int refuse_name(const char *name)
     return weft_cli_usage_error(&command, "there is no setting %s", full);
 }
 
+/* Says what is wrong with each value of the environment, and takes it out, so that the others can
+ * be read. False: some were refused. */
+static bool sort_out(struct weft_params *scratch)
+{
+    bool is_fine = true;
+
+    for (int i = 0; i < WEFT_PARAM_COUNT; i++) {
+        const char *env = weft_param_info((enum weft_param)i)->env;
+        const char *value = getenv(env);
+        if (value != NULL && value[0] != '\0' &&
+            weft_params_set(scratch, (enum weft_param)i, value) != WEFT_OK) {
+            weft_cli_fail(&command, "%s", weft_error_text());
+            refused[i] = weft_cli_format("%s", value);
+            unsetenv(env);
+            is_fine = false;
+        }
+    }
+    return is_fine;
+}
+
 int weft_cli_params(int argc, char **argv)
 {
     struct weft_params *params;
@@ -199,13 +230,17 @@ int weft_cli_params(int argc, char **argv)
         return refuse_name(argv[rest]);
     }
     params = weft_cli_alloc(1, sizeof(*params));
+    status = sort_out(params) ? WEFT_CLI_OK : WEFT_CLI_FAILED;
     if (weft_params_load(params) != WEFT_OK) {
         status = weft_cli_fail(&command, "%s", weft_error_text());
-    } else if (as_json) {
-        status = print_json(params, only) ? WEFT_CLI_OK : WEFT_CLI_FAILED;
-    } else {
-        print_table(params, only);
-        status = fflush(stdout) == 0 ? WEFT_CLI_OK : WEFT_CLI_FAILED;
+    } else if (!as_json) {
+        print_table(params, only); /* main() sees whether it left */
+    } else if (!print_json(params, only)) {
+        status = WEFT_CLI_FAILED;
+    }
+    for (int i = 0; i < WEFT_PARAM_COUNT; i++) {
+        free(refused[i]);
+        refused[i] = NULL;
     }
     free(params);
     return status;

@@ -99,6 +99,13 @@ static void say_failure(const struct weft_run_job *job)
     weft_cli_fail(&command, "%s%s", job->reason, tail);
 }
 
+/* The program is not there, or is none: the user named it wrongly. All else is the system's. */
+static bool is_bad_program(int exec_errno)
+{
+    return exec_errno == ENOENT || exec_errno == EACCES || exec_errno == ENOEXEC ||
+           exec_errno == ENOTDIR;
+}
+
 static int run_job(struct weft_run_job *job)
 {
     int exec_errno = 0;
@@ -112,11 +119,13 @@ static int run_job(struct weft_run_job *job)
         weft_run_end(job);
     }
     weft_run_watch(job);
-    if (exec_errno != 0) {
+    if (is_bad_program(exec_errno)) {
         return weft_cli_usage_error(&command, "%s", job->reason);
     }
     if (job->is_failed) {
-        say_failure(job);
+        if (job->sink[1].error != ETIMEDOUT) { /* else stderr is full, and we would wait in it */
+            say_failure(job);
+        }
         status = WEFT_CLI_FAILED;
     }
     if (job->is_json && !write_summary(job, status)) {
@@ -151,6 +160,7 @@ int weft_cli_run(int argc, char **argv)
         .listen_fd = -1,
         .epoll_fd = -1,
         .signal_fd = -1,
+        .sink = {{.sources_fd = -1}, {.sources_fd = -1}},
         .deadline_ns = WEFT_NEVER,
         .kill_ns = WEFT_NEVER,
     };

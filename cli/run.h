@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weft run, in four files: run.c (options, what is said at the end), run_start.c (secret, listener,
- * fork and exec), run_watch.c (the loop: exits, signals, deadlines), run_output.c (tagged lines).
+ * weft run, in five files: run.c (options, what is said at the end), run_start.c (secret, listener,
+ * fork and exec), run_watch.c (the loop: exits, signals, deadlines), run_output.c (tagged lines),
+ * run_sink.c (where they go, without waiting for it).
  */
 #ifndef WEFT_CLI_RUN_H
 #define WEFT_CLI_RUN_H
@@ -15,10 +16,22 @@
 #define WEFT_RUN_RANKS_MAX 4096
 #define WEFT_RUN_REASON_LEN 160
 
+/* Our own stdout or stderr, when lines are tagged. */
+struct weft_run_sink {
+    int fd;           /* lent */
+    int sources_fd;   /* owned: an epoll of the ranks' streams that end here */
+    size_t piece_len; /* as much as a writable fd takes without waiting */
+    int error;        /* errno that ended it; 0: fine */
+    bool is_waiting;  /* for room: the loop watches fd */
+    bool is_deaf;     /* full: the loop does not watch the sources */
+    char *bytes;      /* owned: what waits is [at, len) */
+    size_t at, len, room;
+};
+
 /* One stream of one rank, when lines are tagged. */
 struct weft_run_stream {
-    int fd;    /* read end, owned; -1: none or ended */
-    int to_fd; /* ours: 1 or 2 */
+    int fd;                     /* read end, owned; -1: none or ended */
+    struct weft_run_sink *sink; /* lent: the job's */
     int rank;
     char *line; /* owned: the line that is not whole yet */
     size_t len, room;
@@ -50,7 +63,8 @@ struct weft_run_job {
 
     struct weft_run_rank *rank; /* [ranks], owned */
     int alive;
-    int epoll_fd, signal_fd; /* owned */
+    int epoll_fd, signal_fd;      /* owned */
+    struct weft_run_sink sink[2]; /* stdout, stderr */
 
     /* how it ends */
     bool is_ending;
@@ -61,8 +75,8 @@ struct weft_run_job {
     uint64_t deadline_ns, kill_ns; /* WEFT_NEVER: none */
 };
 
-/* What an event of the loop is about: kind in the upper half, rank or stream in the lower. */
-enum weft_run_event { WEFT_RUN_SIGNAL, WEFT_RUN_EXIT, WEFT_RUN_OUTPUT };
+/* What an event of the loop is about: kind in the upper half, rank or sink in the lower. */
+enum weft_run_event { WEFT_RUN_SIGNAL, WEFT_RUN_EXIT, WEFT_RUN_OUTPUT, WEFT_RUN_ROOM };
 bool weft_run_listen(struct weft_run_job *job, int fd, enum weft_run_event event, unsigned index);
 
 /* run_start.c: false: said in job->reason; *exec_errno_p ≠ 0: the program itself could not be
@@ -77,7 +91,20 @@ void weft_run_end(struct weft_run_job *job);   /* asks all ranks to end; the fir
 void weft_run_watch(struct weft_run_job *job); /* until all ranks have ended */
 
 /* run_output.c */
-void weft_run_stream_read(struct weft_run_stream *stream);  /* once; whole lines go out */
-void weft_run_stream_drain(struct weft_run_stream *stream); /* all that is there; ends it */
+void weft_run_sink_read(struct weft_run_job *job, struct weft_run_sink *sink); /* what ranks said */
+void weft_run_drain(struct weft_run_job *job); /* all that is there, within the grace */
+
+/* run_sink.c: nothing here waits */
+bool weft_run_sinks_open(struct weft_run_job *job);
+void weft_run_sinks_close(struct weft_run_job *job);
+bool weft_run_sink_add(struct weft_run_sink *sink, int fd, unsigned index); /* a source */
+void weft_run_sink_put(struct weft_run_sink *sink, const char *bytes, size_t len);
+void weft_run_sink_push(struct weft_run_sink *sink); /* writes what can leave now */
+void weft_run_sink_serve(struct weft_run_job *job,
+                         struct weft_run_sink *sink); /* and tells the loop */
+void weft_run_sink_break(struct weft_run_sink *sink,
+                         int error); /* drops what waits, and all later */
+size_t weft_run_sink_waiting(const struct weft_run_sink *sink);
+bool weft_run_sink_is_full(const struct weft_run_sink *sink);
 
 #endif

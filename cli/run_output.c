@@ -4,30 +4,20 @@
 #include "run.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define PIECE_LEN 65536
 #define LINE_MAX_LEN                                                                               \
     (16u << 20) /* a longer line is cut: a rank that never ends one must not eat us */
 #define TAG_LEN 16
-
-static void write_all(int fd, const char *bytes, size_t len, bool *is_broken_p)
-{
-    while (len > 0) {
-        ssize_t put = write(fd, bytes, len);
-        if (put < 0 && errno == EINTR) {
-            continue;
-        }
-        if (put < 0) {
-            *is_broken_p = true;
-            return;
-        }
-        bytes += put;
-        len -= (size_t)put;
-    }
-}
+#define EVENTS 64
+#define KEPT_LEN (1u << 20) /* of what is drained, before the reader has to take some */
 
 static void hold(struct weft_run_stream *stream, const char *bytes, size_t len)
 {
@@ -51,21 +41,20 @@ static void append(struct weft_run_stream *stream, const char *bytes, size_t len
     hold(stream, bytes, len);
 }
 
-/* Writes the first len bytes that are held, in one piece; keeps the rest. */
-static bool flush(struct weft_run_stream *stream, size_t len)
+/* Hands on the first len bytes that are held, in one piece; keeps the rest. */
+static void flush(struct weft_run_stream *stream, size_t len)
 {
-    bool is_broken = false;
-
-    write_all(stream->to_fd, stream->line, len, &is_broken);
+    weft_run_sink_put(stream->sink, stream->line, len);
     memmove(stream->line, stream->line + len, stream->len - len);
     stream->len -= len;
-    return !is_broken;
 }
 
-static bool end_line(struct weft_run_stream *stream)
+static void end_line(struct weft_run_stream *stream)
 {
-    append(stream, "\n", 1);
-    return flush(stream, stream->len);
+    if (stream->len > 0) {
+        append(stream, "\n", 1);
+        flush(stream, stream->len);
+    }
 }
 
 static void close_stream(struct weft_run_stream *stream)
@@ -77,16 +66,15 @@ static void close_stream(struct weft_run_stream *stream)
     stream->len = stream->room = 0;
 }
 
-/* One reading. False: nothing was there, or the stream has ended. */
-static bool read_piece(struct weft_run_stream *stream)
+/* One reading. Returns how many bytes there were: 0 when there were none, or the stream ended. */
+static size_t read_piece(struct weft_run_stream *stream)
 {
     char piece[PIECE_LEN];
     size_t whole = 0; /* up to the last newline */
-    bool is_fine = true;
     ssize_t got = read(stream->fd, piece, sizeof(piece));
 
     if (got < 0) {
-        return errno == EINTR;
+        return 0;
     }
     for (const char *at = piece; at < piece + got;) {
         size_t left = (size_t)(piece + got - at);
@@ -97,34 +85,112 @@ static bool read_piece(struct weft_run_stream *stream)
         at += len;
     }
     if (whole > 0) {
-        is_fine = flush(stream, whole);
+        flush(stream, whole);
     }
-    if (stream->len > 0 && (got == 0 || stream->len > LINE_MAX_LEN)) {
-        is_fine = end_line(stream) && is_fine;
+    if (got == 0 || stream->len > LINE_MAX_LEN) {
+        end_line(stream);
     }
     /* when our reader has left, the rank learns it as it would without us: by SIGPIPE */
-    if (got == 0 || !is_fine) {
+    if (got == 0 || stream->sink->error != 0) {
         close_stream(stream);
-        return false;
+        return 0;
     }
-    return true;
+    return (size_t)got;
 }
 
-void weft_run_stream_read(struct weft_run_stream *stream)
+void weft_run_sink_read(struct weft_run_job *job, struct weft_run_sink *sink)
 {
-    if (stream->fd >= 0) {
-        read_piece(stream);
+    struct epoll_event events[EVENTS];
+    int count = epoll_wait(sink->sources_fd, events, EVENTS, 0);
+
+    for (int i = 0; i < count && !weft_run_sink_is_full(sink); i++) {
+        unsigned index = events[i].data.u32;
+        read_piece(&job->rank[index / 2].stream[index % 2]);
     }
+    weft_run_sink_serve(job, sink);
 }
 
-void weft_run_stream_drain(struct weft_run_stream *stream)
+/* ---- after the last rank ---- */
+
+/* True: someone wants us to end. */
+static bool take_last_signals(const struct weft_run_job *job)
 {
-    while (stream->fd >= 0 && read_piece(stream)) {
-    }
-    if (stream->fd >= 0) {
-        if (stream->len > 0) {
-            end_line(stream);
+    struct signalfd_siginfo info;
+    bool is_end = false;
+
+    while (read(job->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGTSTP) {
+            raise(SIGSTOP);
         }
+        is_end = is_end || info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM ||
+                 info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT;
+    }
+    return is_end;
+}
+
+/* Until at most `most` bytes wait. A slow reader of a job that went well gets the grace anew with
+ * each piece it takes; one that takes nothing loses the rest. */
+static void settle(struct weft_run_job *job, struct weft_run_sink *sink, size_t most,
+                   uint64_t *deadline_ns_p)
+{
+    struct pollfd fds[2] = {{.fd = sink->fd, .events = POLLOUT},
+                            {.fd = job->signal_fd, .events = POLLIN}};
+
+    for (;;) {
+        size_t before = weft_run_sink_waiting(sink);
+        weft_run_sink_push(sink);
+        size_t waiting = weft_run_sink_waiting(sink);
+        if (waiting <= most) {
+            return;
+        }
+        if (waiting < before && !job->is_failed) {
+            *deadline_ns_p = weft_clock_after_ms(job->grace_ms);
+        }
+        uint64_t end_ns = *deadline_ns_p < job->deadline_ns ? *deadline_ns_p : job->deadline_ns;
+        if (weft_clock_ns() >= end_ns || take_last_signals(job)) {
+            weft_run_sink_break(sink, ETIMEDOUT);
+            weft_run_fail(job, -1, "the end of the ranks' output was not read, and is lost");
+            return;
+        }
+        poll(fds, WEFT_COUNT_OF(fds), weft_clock_ms_until(end_ns));
+    }
+}
+
+/* What is there now, not until its end: a process that a rank left behind may hold the stream open,
+ * and go on writing, for ever. */
+static void drain(struct weft_run_job *job, struct weft_run_stream *stream, uint64_t *deadline_ns_p)
+{
+    int there = 0;
+
+    if (stream->fd < 0) {
+        return;
+    }
+    size_t left = ioctl(stream->fd, FIONREAD, &there) == 0 && there > 0 ? (size_t)there : 0;
+    while (left > 0 && stream->fd >= 0) {
+        size_t got = read_piece(stream);
+        settle(job, stream->sink, KEPT_LEN, deadline_ns_p);
+        left = got > 0 && got < left ? left - got : 0;
+    }
+    if (stream->fd >= 0) {
+        end_line(stream);
         close_stream(stream);
+    }
+}
+
+void weft_run_drain(struct weft_run_job *job)
+{
+    uint64_t deadline_ns = weft_clock_after_ms(job->grace_ms);
+
+    for (int which = 1; which >= 0; which--) { /* stderr first: it says what went wrong */
+        for (int i = 0; i < job->ranks; i++) {
+            drain(job, &job->rank[i].stream[which], &deadline_ns);
+        }
+    }
+    for (int which = 1; which >= 0; which--) {
+        struct weft_run_sink *sink = &job->sink[which];
+        settle(job, sink, 0, &deadline_ns);
+        if (sink->error != 0 && sink->error != EPIPE) {
+            weft_run_fail(job, -1, "cannot write: %s", strerror(sink->error));
+        }
     }
 }

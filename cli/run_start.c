@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -93,7 +94,7 @@ static bool make_identity(struct weft_run_job *job, uint8_t *vault)
 }
 
 /* Blocks what we pass on or handle; the ranks get the old mask back. */
-static bool open_signals(struct weft_run_job *job)
+static bool open_loop(struct weft_run_job *job)
 {
     static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                     SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
@@ -110,6 +111,9 @@ static bool open_signals(struct weft_run_job *job)
     if (job->signal_fd < 0 || job->epoll_fd < 0 ||
         !weft_run_listen(job, job->signal_fd, WEFT_RUN_SIGNAL, 0)) {
         return fail_errno(job, "watching for signals");
+    }
+    if (!weft_run_sinks_open(job)) {
+        return fail_errno(job, "watching the ranks' output");
     }
     return true;
 }
@@ -135,6 +139,15 @@ static bool fill_standard_fds(void)
     return fd >= 0 && close(fd) == 0;
 }
 
+/* stdout and stderr are the same file: two sinks would cut each other's lines. */
+static bool is_one_output(void)
+{
+    struct stat out, err;
+
+    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
 bool weft_run_prepare(struct weft_run_job *job)
 {
     if (!fill_standard_fds()) {
@@ -145,15 +158,16 @@ bool weft_run_prepare(struct weft_run_job *job)
         weft_run_fail(job, -1, "no memory for the secret");
         return false;
     }
+    struct weft_run_sink *out = &job->sink[job->is_json || is_one_output() ? 1 : 0];
     job->rank = weft_cli_alloc((size_t)job->ranks, sizeof(*job->rank));
     for (int i = 0; i < job->ranks; i++) {
         job->rank[i].pidfd = -1;
-        job->rank[i].stream[0] = (struct weft_run_stream){.fd = -1, .to_fd = 1, .rank = i};
-        job->rank[i].stream[1] = (struct weft_run_stream){.fd = -1, .to_fd = 2, .rank = i};
-        job->rank[i].stream[0].to_fd = job->is_json ? 2 : 1;
+        job->rank[i].stream[0] = (struct weft_run_stream){.fd = -1, .sink = out, .rank = i};
+        job->rank[i].stream[1] =
+            (struct weft_run_stream){.fd = -1, .sink = &job->sink[1], .rank = i};
     }
     raise_file_limit(job);
-    bool is_ready = make_identity(job, vault) && open_signals(job);
+    bool is_ready = make_identity(job, vault) && open_loop(job);
     weft_secret_give(vault);
     return is_ready;
 }
@@ -167,6 +181,7 @@ void weft_run_release(struct weft_run_job *job)
             close(fds[i]);
         }
     }
+    weft_run_sinks_close(job);
     free(job->rank);
 }
 
@@ -246,7 +261,7 @@ static bool open_streams(struct weft_run_job *job, int rank, int out[2])
         stream->fd = ends[0];
         out[i] = ends[1];
         if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0 ||
-            !weft_run_listen(job, ends[0], WEFT_RUN_OUTPUT, (unsigned)(2 * rank + i))) {
+            !weft_run_sink_add(stream->sink, ends[0], (unsigned)(2 * rank + i))) {
             return false;
         }
     }
@@ -319,7 +334,9 @@ static bool start_rank(struct weft_run_job *job, int rank, int *exec_errno_p)
     errno = saved;
     if (is_running && *exec_errno_p != 0) {
         waitpid(job->rank[rank].pid, &job->rank[rank].wait_status, 0);
-        weft_run_fail(job, rank, "cannot start %s: %s", job->argv[0], strerror(*exec_errno_p));
+        errno = *exec_errno_p;
+        weft_fail_errno("cannot start %s", job->argv[0]);
+        weft_run_fail(job, rank, "%s", weft_error_text());
         return false;
     }
     if (!is_running || !adopt_rank(job, rank)) {

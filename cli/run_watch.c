@@ -136,7 +136,10 @@ static void take_event(struct weft_run_job *job, uint64_t data)
         take_exit(job, (int)index);
         break;
     case WEFT_RUN_OUTPUT:
-        weft_run_stream_read(&job->rank[index / 2].stream[index % 2]);
+        weft_run_sink_read(job, &job->sink[index]);
+        break;
+    case WEFT_RUN_ROOM:
+        weft_run_sink_serve(job, &job->sink[index]);
         break;
     }
 }
@@ -173,9 +176,5 @@ void weft_run_watch(struct weft_run_job *job)
         }
         check_deadlines(job);
     }
-    /* not until their end: a process that a rank left behind may hold them open for ever */
-    for (int i = 0; i < job->ranks; i++) {
-        weft_run_stream_drain(&job->rank[i].stream[0]);
-        weft_run_stream_drain(&job->rank[i].stream[1]);
-    }
+    weft_run_drain(job);
 }

@@ -70,14 +70,12 @@ bool weft_cli_read_size(const char *text, uint64_t *bytes_p)
 
 bool weft_cli_read_duration(const char *text, uint64_t *ms_p)
 {
-    static const struct unit units[] = {
-        {"", 1000}, {"ms", 1}, {"s", 1000}, {"min", 60000}, {"h", 3600000}};
-    uint64_t ms;
+    int64_t ms;
 
-    if (!read_with_unit(text, units, WEFT_COUNT_OF(units), &ms)) {
+    if (!weft_value_parse(WEFT_PARAM_DURATION, text, &ms)) {
         return false;
     }
-    *ms_p = ms;
+    *ms_p = (uint64_t)ms;
     return true;
 }
 

@@ -56,6 +56,28 @@ static void no_subcommand_is_two(void **state)
     cli_close(&cli);
 }
 
+static void output_that_cannot_be_written_is_one(void **state)
+{
+    (void)state;
+    static const char *const words[][2] = {{"--help", NULL},
+                                           {"--version", NULL},
+                                           {"run", "--help"},
+                                           {"params", NULL},
+                                           {"params", "--json"}};
+
+    for (size_t i = 0; i < WEFT_COUNT_OF(words); i++) {
+        struct cli cli;
+        support_stdout_fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+        assert_true(support_stdout_fd >= 0);
+        cli_run(&cli, words[i][0], words[i][1]);
+        close(support_stdout_fd);
+        support_stdout_fd = -1;
+        assert_int_equal(cli.status, 1);
+        assert_has(cli.err, "cannot write: No space left on device");
+        cli_close(&cli);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -63,6 +85,7 @@ int main(void)
         cmocka_unit_test(version_is_the_librarys),
         cmocka_unit_test(an_unknown_subcommand_is_two_with_the_nearest_name),
         cmocka_unit_test(no_subcommand_is_two),
+        cmocka_unit_test(output_that_cannot_be_written_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

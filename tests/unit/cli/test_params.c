@@ -60,17 +60,46 @@ static void the_id_is_hidden_because_it_holds_the_secret(void **state)
     cli_close(&cli);
 }
 
-static void a_setting_that_is_wrong_is_one(void **state)
+static void a_setting_that_is_wrong_is_one_and_all_are_listed(void **state)
 {
     (void)state;
     struct cli cli;
 
     setenv("WEFT_HEARTBEAT", "never", 1);
+    setenv("WEFT_ID", "topsecret\n", 1);
     cli_run(&cli, "params");
-    unsetenv("WEFT_HEARTBEAT");
     assert_int_equal(cli.status, 1);
     assert_has(cli.err, "weft params: WEFT_HEARTBEAT=never");
-    assert_string_equal(cli.out, "");
+    assert_has(cli.out, "  never ");
+    assert_has(cli.out, "  env, refused  250ms ");
+    assert_null(strstr(cli.out, "topsecret"));
+    assert_null(strstr(cli.err, "topsecret"));
+    for (int i = 0; i < WEFT_PARAM_COUNT; i++) {
+        assert_has(cli.out, weft_param_info((enum weft_param)i)->env);
+    }
+    cli_close(&cli);
+    cli_run(&cli, "params", "--json", "heartbeat");
+    unsetenv("WEFT_HEARTBEAT");
+    unsetenv("WEFT_ID");
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.out, "\"value\": \"never\", \"origin\": \"env, refused\"");
+    cli_close(&cli);
+}
+
+static void control_characters_do_not_reach_the_terminal(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    setenv("WEFT_HEARTBEAT", "1\033[31m", 1);
+    setenv("WEFT_SECRET_FILE", "/a\033[2J\nb", 1);
+    cli_run(&cli, "params");
+    unsetenv("WEFT_HEARTBEAT");
+    unsetenv("WEFT_SECRET_FILE");
+    assert_null(strchr(cli.out, '\033'));
+    assert_null(strchr(cli.err, '\033'));
+    assert_has(cli.out, "1?[31m");
+    assert_has(cli.out, "/a?[2J?b");
     cli_close(&cli);
 }
 
@@ -94,7 +123,8 @@ int main(void)
         cmocka_unit_test(every_setting_is_listed_within_the_width),
         cmocka_unit_test(value_and_origin_come_from_the_environment),
         cmocka_unit_test(the_id_is_hidden_because_it_holds_the_secret),
-        cmocka_unit_test(a_setting_that_is_wrong_is_one),
+        cmocka_unit_test(a_setting_that_is_wrong_is_one_and_all_are_listed),
+        cmocka_unit_test(control_characters_do_not_reach_the_terminal),
         cmocka_unit_test(an_unknown_name_is_two_with_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

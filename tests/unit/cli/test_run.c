@@ -47,6 +47,10 @@ static void bad_usage_is_two(void **state)
     assert_int_equal(cli.status, 2);
     assert_has(cli.err, "from 1 to 4096");
     cli_close(&cli);
+    cli_run(&cli, "run", "-n", "1", "--timeout", "0", "true");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "from 1ms to 8760h");
+    cli_close(&cli);
 }
 
 static void a_program_that_cannot_be_started_is_two_and_named(void **state)
@@ -61,6 +65,23 @@ static void a_program_that_cannot_be_started_is_two_and_named(void **state)
     cli_run(&cli, "run", "-n", "2", "--", "/etc/passwd");
     assert_int_equal(cli.status, 2);
     assert_has(cli.err, "cannot start /etc/passwd: Permission denied");
+    cli_close(&cli);
+}
+
+/* With few descriptors each step of starting fails in turn; none of them is bad usage. */
+static void a_limit_of_the_system_is_not_bad_usage(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "run", "-n", "1", "--", "sh", "-c",
+            "l=8; while test $l -lt 24; do (ulimit -n $l; " WEFT_CLI_PATH
+            " run -n 2 true; echo status $?) 2>&1; l=$((l+1)); done");
+    assert_int_equal(cli.status, 0);
+    assert_int_equal(support_count(cli.out, "status "), 16);
+    assert_int_equal(support_count(cli.out, "status 2\n"), 0);
+    assert_has(cli.out, "cannot start true: Too many open files (limit ");
+    assert_null(strstr(cli.out, "--help"));
     cli_close(&cli);
 }
 
@@ -115,7 +136,7 @@ static void a_job_past_its_timeout_is_ended(void **state)
     (void)state;
     struct cli cli;
 
-    cli_run(&cli, "run", "-n", "2", "--timeout", "100ms", "--", "sleep", "1000");
+    cli_run(&cli, "run", "-n", "2", "--timeout", "0.1s", "--", "sleep", "1000");
     assert_int_equal(cli.status, 1);
     assert_has(cli.err, "did not end within 0.100 s; its 2 ranks were ended");
     cli_close(&cli);
@@ -589,6 +610,7 @@ int main(void)
         cmocka_unit_test(options_of_the_program_are_the_programs),
         cmocka_unit_test(bad_usage_is_two),
         cmocka_unit_test(a_program_that_cannot_be_started_is_two_and_named),
+        cmocka_unit_test(a_limit_of_the_system_is_not_bad_usage),
         cmocka_unit_test(the_first_rank_that_fails_ends_the_job_and_is_named),
         cmocka_unit_test(a_rank_killed_by_a_signal_is_named_with_it),
         cmocka_unit_test(ranks_that_ignore_sigterm_are_killed_after_the_grace),

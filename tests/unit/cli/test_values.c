@@ -28,13 +28,18 @@ static void durations_are_in_milliseconds_and_bare_ones_in_seconds(void **state)
     assert_true(weft_cli_read_duration("5s", &ms) && ms == 5000);
     assert_true(weft_cli_read_duration("5", &ms) && ms == 5000);
     assert_true(weft_cli_read_duration("2min", &ms) && ms == 120000);
+    assert_true(weft_cli_read_duration("0.5s", &ms) && ms == 500);
+    assert_true(weft_cli_read_duration("1.5", &ms) && ms == 1500);
+    assert_false(weft_cli_read_duration("0.5ms", &ms));
+    assert_false(weft_cli_read_duration("1.2.3", &ms));
+    assert_false(weft_cli_read_duration(".", &ms));
 }
 
 static void malformed_and_overflowing_values_are_refused_and_write_nothing(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "", "K", "4X", "4KK", "-1", " 4", "4 ", "1.5", "99999999999999999999", "99999999999999G",
+        "", "K", "4X", "4KK", "-1", " 4", "4 ", "1.5.", "99999999999999999999", "99999999999999G",
     };
     uint64_t value = 77;
 
