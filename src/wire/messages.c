@@ -99,13 +99,24 @@ bool weft_wire_refusal_is_whole(const struct weft_wire_refusal *refusal, const u
     return get_u32(refusal->crc) == refusal_crc(refusal, reason, reason_len);
 }
 
+/* A start asks for the tag of one job with every connection: the latest is remembered. */
 void weft_wire_job_tag(const uint8_t job[16], uint8_t tag[WEFT_WIRE_TAG_LEN])
 {
     static const uint8_t nobody[WEFT_WIRE_KEY_LEN];
+    static _Thread_local struct {
+        uint8_t job[16];
+        uint8_t tag[WEFT_WIRE_TAG_LEN];
+        bool is_set;
+    } latest;
     uint8_t digest[32];
 
-    weft_wire_derive(nobody, "weft job tag", job, 16, digest);
-    memcpy(tag, digest, WEFT_WIRE_TAG_LEN);
+    if (!latest.is_set || memcmp(latest.job, job, sizeof(latest.job)) != 0) {
+        weft_wire_derive(nobody, "weft job tag", job, 16, digest);
+        memcpy(latest.job, job, sizeof(latest.job));
+        memcpy(latest.tag, digest, sizeof(latest.tag));
+        latest.is_set = true;
+    }
+    memcpy(tag, latest.tag, WEFT_WIRE_TAG_LEN);
 }
 
 void weft_wire_hello_proof(const struct weft_wire_self *self,
