@@ -100,7 +100,6 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
 void weft_control_close(struct weft_control *control);
 /* Do these two ranks run on one host? */
 bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b);
-const struct weft_wire_table *weft_control_table(const struct weft_control *control);
 /* "rank 3 (10.0.0.7:4411)" */
 void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
                             size_t room);

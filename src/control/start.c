@@ -487,11 +487,6 @@ void weft_control_close(struct weft_control *control)
     free(control);
 }
 
-const struct weft_wire_table *weft_control_table(const struct weft_control *control)
-{
-    return &control->table;
-}
-
 void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
                             size_t room)
 {
