@@ -17,6 +17,8 @@ struct bench {
 static const struct bench benches[] = {
     {"bootstrap", "start-up time, allgather, barrier, beside a bare control",
      weft_cli_bench_bootstrap},
+    {"p2p", "latency, bandwidth, puts and the mesh, beside what the machine gives",
+     weft_cli_bench_p2p},
 };
 
 static void print_help(FILE *out)
@@ -28,7 +30,7 @@ static void print_help(FILE *out)
     fprintf(out, "\n`weft bench NAME --help` has options and examples.\n"
                  "exit status: 0 fine, 1 ran and failed, 2 bad usage\n\nexamples:\n"
                  "  weft bench bootstrap -n 8 --iters 20\n"
-                 "  weft bench bootstrap -n 2,8,64 --json\n");
+                 "  weft bench p2p --path tcp --json\n");
 }
 
 static int unknown(const char *word)

@@ -6,6 +6,7 @@
 #include "cli.h"
 
 int weft_cli_bench_bootstrap(int argc, char **argv);
+int weft_cli_bench_p2p(int argc, char **argv);
 
 /* ---- figures (bench.c) ---- */
 

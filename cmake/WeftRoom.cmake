@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# weft_room(NAME): the folder's .c files become the object library weft_NAME and part of libweft.
+# weft_room(NAME): the .c files of the folder and its kinds (lane/tcp) become the object library weft_NAME and part of libweft.
 
 function(weft_room name)
-    file(GLOB sources CONFIGURE_DEPENDS *.c)
+    file(GLOB sources CONFIGURE_DEPENDS *.c */*.c)
     if(NOT sources)
         return()
     endif()

@@ -10,10 +10,11 @@
  * Every function returns a status. When it is not WEFT_OK, weft_error_text() says who, what and
  * what to do, for the calling thread. Outputs (names ending in _p) are written only on success.
  *
- * Threads: different communicators may be used by different threads at the same time. The calls on
- * one communicator have one order and come from one thread at a time (a second thread gets ERR_BUSY),
- * except weft_abort() and weft_comm_status(), which any thread may call at any time until
- * weft_comm_close() begins.
+ * Threads: different communicators may be used by different threads at the same time. Messages,
+ * one-sided operations and requests: any thread, several at once, also on one communicator (one
+ * request belongs to one thread at a time). The collective calls on one communicator (split, the
+ * control plane, closing) have one order and come from one thread at a time; a second one gets
+ * ERR_BUSY. weft_abort() and weft_comm_status(): any thread, any time until weft_comm_close() begins.
  *
  * Fork: a forked child finds its parent's handles dead (WEFT_ERR_FORKED) and our descriptors
  * closed.
@@ -168,8 +169,10 @@ weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 /* Flushes what this rank sent, tells the others and frees everything. Local: it does not wait for
  * the other ranks; calls of theirs that still need this rank fail with ERR_PEER "closed". So do calls
  * between ranks that only reach each other through it, the root above all: let the ranks meet in a
- * barrier before they close. NULL is fine. Always returns, within a second. ERR_FORKED (nothing is touched), ERR_BUSY (split
- * communicators are still open). */
+ * barrier before they close. Requests that are not done end here and must not be used any more. NULL is
+ * fine. Always returns, within a second. ERR_FORKED (nothing is touched), ERR_BUSY (split communicators
+ * are still open); ERR_TIMEOUT: closed, but a rank, which is named, has not taken the last messages to it
+ * within half a second (it is stopped, or has not made any call yet): they are lost. */
 weft_status_t weft_comm_close(weft_comm_t comm);
 
 /* ---- the control plane: small messages over the tree that start-up built ------------------- */
@@ -195,6 +198,125 @@ weft_status_t weft_control_send(weft_comm_t comm, int to, uint32_t tag, const vo
  * longer than `room`: ERR_TRUNCATED, and the message stays. Blocks. */
 weft_status_t weft_control_recv(weft_comm_t comm, int from, uint32_t tag, void *data, size_t room,
                                 size_t *len_p);
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+#define WEFT_ANY_SOURCE (-1)
+#define WEFT_ANY_TAG (-1)
+#define WEFT_NO_LIMIT UINT32_MAX /* of a wait: until the operation's own deadline */
+
+/* An operation that was begun and not finished. Freed, and the variable set to NULL, by the call that
+ * reports its end. */
+typedef struct weft_request *weft_request_t;
+
+/* What a receive or a probe found. */
+typedef struct weft_message {
+    int source, tag;
+    size_t len;
+} weft_message_t;
+
+/*
+ * Sends len bytes (0 is fine) to rank `to` (also oneself) with tag ≥ 0. request_p NULL: blocks until
+ * the memory is the caller's again, which does not mean that the message was received. Otherwise
+ * returns at once and the memory is lent until the request is done.
+ * Messages from one rank to another that a receive could match are received in the order of their
+ * sends. Every operation ends by the communicator's deadline (weft_comm_set_timeout()).
+ * ERR_INVALID, ERR_PEER (rank named), ERR_TIMEOUT (rank named; the communicator has failed),
+ * ERR_ABORTED, ERR_NETWORK, ERR_PROTOCOL, ERR_SYSTEM, ERR_MEMORY. Any thread.
+ */
+weft_status_t weft_send(weft_comm_t comm, const void *data, size_t len, int to, int tag,
+                        weft_request_t *request_p);
+
+/*
+ * Receives into data, at most `room` bytes, from rank `from` (or WEFT_ANY_SOURCE) with this tag (or
+ * WEFT_ANY_TAG). message_p (may be NULL) says what came; with a request it is lent like the data and
+ * written when it is done. A longer message: ERR_TRUNCATED, the first `room` bytes may have been
+ * written and the message is gone. Else as weft_send().
+ */
+weft_status_t weft_recv(weft_comm_t comm, void *data, size_t room, int from, int tag,
+                        weft_message_t *message_p, weft_request_t *request_p);
+
+/* Waits at most timeout_ms (0: looks once) for a message that a receive with these arguments would
+ * get, and says what it is, without receiving it. ERR_TIMEOUT: none came. Any thread. */
+weft_status_t weft_probe(weft_comm_t comm, int from, int tag, uint32_t timeout_ms,
+                         weft_message_t *message_p);
+
+/* *is_done_p: 1 when the operation has ended; then its result is returned and the request freed.
+ * 0: WEFT_OK, it goes on. Drives progress; does not block. */
+weft_status_t weft_test(weft_request_t *request, int *is_done_p);
+
+/* Waits at most timeout_ms. ERR_TIMEOUT with *request not NULL: the wait is over, the operation goes
+ * on. Otherwise the operation's result. A request that is NULL is done already: WEFT_OK. */
+weft_status_t weft_wait(weft_request_t *request, uint32_t timeout_ms);
+
+/* Waits for one of them (NULL entries are skipped; all NULL: index -1 at once); *index_p says which,
+ * also when its result, which is returned, is an error. ERR_TIMEOUT with index -1: none ended. */
+weft_status_t weft_wait_any(weft_request_t *requests, int count, uint32_t timeout_ms, int *index_p);
+
+/* Waits for all of them. Returns the first error; those still going after the timeout are not NULL. */
+weft_status_t weft_wait_all(weft_request_t *requests, int count, uint32_t timeout_ms);
+
+/* WEFT_OK: nothing has happened and nothing will, the request is freed (a NULL one was before).
+ * ERR_BUSY: too late, a message was matched or is on its way; wait for it. */
+weft_status_t weft_cancel(weft_request_t *request);
+
+/* How long the operations begun from now on may take, in ms (0: as WEFT_TIMEOUT says); and this one
+ * operation, from now. */
+weft_status_t weft_comm_set_timeout(weft_comm_t comm, uint32_t timeout_ms);
+weft_status_t weft_request_set_timeout(weft_request_t request, uint32_t timeout_ms);
+
+/* Between begin and end, this thread's sends and receives on the communicator with request_p NULL are
+ * begun only; end waits for all of them and returns the first error. So ranks may send to each other
+ * without an order of who receives first. Groups nest; the outermost end waits. */
+weft_status_t weft_group_begin(weft_comm_t comm);
+weft_status_t weft_group_end(weft_comm_t comm);
+
+/* ---- one-sided ------------------------------------------------------------------------------ */
+
+/* Memory that ranks of this host read and write directly: transfers in it are one copy or none.
+ * Zeroed, page-aligned, reserved at once (ERR_MEMORY instead of a later SIGBUS). Needs no
+ * communicator. ERR_INVALID, ERR_MEMORY, ERR_SYSTEM. Any thread. */
+weft_status_t weft_alloc(size_t len, void **memory_p);
+/* Nothing may be in flight in it and no registration left. NULL is fine. ERR_INVALID: not from
+ * weft_alloc(). */
+weft_status_t weft_free(void *memory);
+
+/* Names a piece of a rank's memory to other ranks: plain bytes, send them as you like. */
+typedef struct weft_mem {
+    uint8_t bytes[64];
+} weft_mem_t;
+
+/* Lets the ranks of the communicator put into and get from memory (from anywhere; from weft_alloc()
+ * is fastest) until deregistered. ERR_INVALID, ERR_MEMORY. Any thread. */
+weft_status_t weft_mem_register(weft_comm_t comm, void *memory, size_t len, weft_mem_t *mem_p);
+/* Later accesses of other ranks fail there with ERR_INVALID. ERR_INVALID: not registered here. */
+weft_status_t weft_mem_deregister(weft_comm_t comm, const weft_mem_t *mem);
+
+/*
+ * Copies len bytes to mem + offset, or from there, without the other rank's help. Return when the
+ * operation is begun (they wait only while too many are in flight); the local memory is lent until
+ * weft_quiet(). ERR_INVALID (outside the registered memory, or mem is not of this communicator),
+ * otherwise as weft_send(). What fails later is reported by the next weft_quiet().
+ */
+weft_status_t weft_put(weft_comm_t comm, const weft_mem_t *mem, size_t offset, const void *data,
+                       size_t len);
+weft_status_t weft_get(weft_comm_t comm, const weft_mem_t *mem, size_t offset, void *data,
+                       size_t len);
+/* As weft_put(); when the data is there, adds `add` to the 64-bit word (8-aligned) at signal_mem +
+ * signal_offset, which must belong to the same rank. */
+weft_status_t weft_put_signal(weft_comm_t comm, const weft_mem_t *mem, size_t offset,
+                              const void *data, size_t len, const weft_mem_t *signal_mem,
+                              size_t signal_offset, uint64_t add);
+/* Waits until the word, which lies in memory registered here (not checked), is at least `value`.
+ * ERR_TIMEOUT at timeout_ms (the communicator goes on); with WEFT_NO_LIMIT at the communicator's
+ * deadline, which ends it. */
+weft_status_t weft_wait_signal(weft_comm_t comm, const uint64_t *signal, uint64_t value,
+                               uint32_t timeout_ms);
+/* What this rank puts to a rank after the fence is there only after what it put before. */
+weft_status_t weft_fence(weft_comm_t comm);
+/* Blocks until everything this rank has put and got on the communicator is done, at the other side
+ * too. Returns the first error since the last quiet. */
+weft_status_t weft_quiet(weft_comm_t comm);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

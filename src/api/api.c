@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public functions: argument checks and handles, then one call down. */
-#include "comm/comm.h"
+#include "api/check.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
 
 /* Every call on a communicator begins here: no handle, somebody else's handle. */
-static weft_status_t check_comm(weft_comm_t comm, const char *call)
+weft_status_t weft_api_check_comm(weft_comm_t comm, const char *call)
 {
     if (comm == NULL) {
         return weft_fail(WEFT_ERR_INVALID, "%s: the communicator is NULL", call);
@@ -27,7 +27,7 @@ static weft_status_t check_comm(weft_comm_t comm, const char *call)
 /* The calls of one communicator come from one thread at a time. */
 static weft_status_t enter(weft_comm_t comm, const char *call)
 {
-    weft_status_t status = check_comm(comm, call);
+    weft_status_t status = weft_api_check_comm(comm, call);
     if (status == WEFT_OK && atomic_exchange(&comm->is_in_call, true)) {
         return weft_fail(
             WEFT_ERR_BUSY,
@@ -52,7 +52,7 @@ static weft_status_t check_config(const weft_config_t *config, const char *call)
     return WEFT_OK;
 }
 
-static weft_status_t check_pointer(const void *pointer, const char *call, const char *name)
+weft_status_t weft_api_check_pointer(const void *pointer, const char *call, const char *name)
 {
     return pointer != NULL ? WEFT_OK : weft_fail(WEFT_ERR_INVALID, "%s: %s is NULL", call, name);
 }
@@ -61,7 +61,7 @@ static weft_status_t check_pointer(const void *pointer, const char *call, const 
 
 weft_status_t weft_id_create(const weft_config_t *config, weft_id_t *id_p)
 {
-    weft_status_t status = check_pointer(id_p, __func__, "id_p");
+    weft_status_t status = weft_api_check_pointer(id_p, __func__, "id_p");
     status = status == WEFT_OK ? check_config(config, __func__) : status;
     return status == WEFT_OK ? weft_comm_id_create(config, id_p) : status;
 }
@@ -76,8 +76,8 @@ void weft_id_destroy(const weft_id_t *id)
 weft_status_t weft_id_print(const weft_id_t *id, char *text)
 {
     struct weft_wire_id decoded;
-    weft_status_t status = check_pointer(id, __func__, "id");
-    status = status == WEFT_OK ? check_pointer(text, __func__, "text") : status;
+    weft_status_t status = weft_api_check_pointer(id, __func__, "id");
+    status = status == WEFT_OK ? weft_api_check_pointer(text, __func__, "text") : status;
     status = status == WEFT_OK ? weft_wire_id_decode(id, &decoded) : status;
     if (status == WEFT_OK) {
         weft_secret_wipe(&decoded, sizeof(decoded));
@@ -88,15 +88,15 @@ weft_status_t weft_id_print(const weft_id_t *id, char *text)
 
 weft_status_t weft_id_print_public(const weft_id_t *id, char *text)
 {
-    weft_status_t status = check_pointer(id, __func__, "id");
-    status = status == WEFT_OK ? check_pointer(text, __func__, "text") : status;
+    weft_status_t status = weft_api_check_pointer(id, __func__, "id");
+    status = status == WEFT_OK ? weft_api_check_pointer(text, __func__, "text") : status;
     return status == WEFT_OK ? weft_wire_id_print_public(id, text) : status;
 }
 
 weft_status_t weft_id_parse(const char *text, weft_id_t *id_p)
 {
-    weft_status_t status = check_pointer(text, __func__, "text");
-    status = status == WEFT_OK ? check_pointer(id_p, __func__, "id_p") : status;
+    weft_status_t status = weft_api_check_pointer(text, __func__, "text");
+    status = status == WEFT_OK ? weft_api_check_pointer(id_p, __func__, "id_p") : status;
     return status == WEFT_OK ? weft_wire_id_parse(text, id_p) : status;
 }
 
@@ -105,8 +105,9 @@ weft_status_t weft_id_parse(const char *text, weft_id_t *id_p)
 weft_status_t weft_comm_create_scalable(const weft_id_t *ids, int id_count, int rank, int ranks,
                                         const weft_config_t *config, weft_comm_t *comm_p)
 {
-    weft_status_t status = check_pointer(ids, "weft_comm_create", "the id");
-    status = status == WEFT_OK ? check_pointer(comm_p, "weft_comm_create", "comm_p") : status;
+    weft_status_t status = weft_api_check_pointer(ids, "weft_comm_create", "the id");
+    status =
+        status == WEFT_OK ? weft_api_check_pointer(comm_p, "weft_comm_create", "comm_p") : status;
     status = status == WEFT_OK ? check_config(config, "weft_comm_create") : status;
     if (status != WEFT_OK) {
         return status;
@@ -136,15 +137,15 @@ weft_status_t weft_comm_create(const weft_id_t *id, int rank, int ranks,
 
 weft_status_t weft_init(const weft_config_t *config, weft_comm_t *comm_p)
 {
-    weft_status_t status = check_pointer(comm_p, __func__, "comm_p");
+    weft_status_t status = weft_api_check_pointer(comm_p, __func__, "comm_p");
     status = status == WEFT_OK ? check_config(config, __func__) : status;
     return status == WEFT_OK ? weft_comm_create_by_environment(config, comm_p) : status;
 }
 
 weft_status_t weft_comm_rank(weft_comm_t comm, int *rank_p)
 {
-    weft_status_t status = check_comm(comm, __func__);
-    status = status == WEFT_OK ? check_pointer(rank_p, __func__, "rank_p") : status;
+    weft_status_t status = weft_api_check_comm(comm, __func__);
+    status = status == WEFT_OK ? weft_api_check_pointer(rank_p, __func__, "rank_p") : status;
     if (status == WEFT_OK) {
         *rank_p = (int)comm->rank;
     }
@@ -153,8 +154,8 @@ weft_status_t weft_comm_rank(weft_comm_t comm, int *rank_p)
 
 weft_status_t weft_comm_ranks(weft_comm_t comm, int *ranks_p)
 {
-    weft_status_t status = check_comm(comm, __func__);
-    status = status == WEFT_OK ? check_pointer(ranks_p, __func__, "ranks_p") : status;
+    weft_status_t status = weft_api_check_comm(comm, __func__);
+    status = status == WEFT_OK ? weft_api_check_pointer(ranks_p, __func__, "ranks_p") : status;
     if (status == WEFT_OK) {
         *ranks_p = (int)comm->ranks;
     }
@@ -163,9 +164,11 @@ weft_status_t weft_comm_ranks(weft_comm_t comm, int *ranks_p)
 
 weft_status_t weft_comm_local(weft_comm_t comm, int *local_rank_p, int *local_ranks_p)
 {
-    weft_status_t status = check_comm(comm, __func__);
-    status = status == WEFT_OK ? check_pointer(local_rank_p, __func__, "local_rank_p") : status;
-    status = status == WEFT_OK ? check_pointer(local_ranks_p, __func__, "local_ranks_p") : status;
+    weft_status_t status = weft_api_check_comm(comm, __func__);
+    status =
+        status == WEFT_OK ? weft_api_check_pointer(local_rank_p, __func__, "local_rank_p") : status;
+    status = status == WEFT_OK ? weft_api_check_pointer(local_ranks_p, __func__, "local_ranks_p")
+                               : status;
     if (status == WEFT_OK) {
         weft_comm_local_ranks(comm, local_rank_p, local_ranks_p);
     }
@@ -174,20 +177,20 @@ weft_status_t weft_comm_local(weft_comm_t comm, int *local_rank_p, int *local_ra
 
 weft_status_t weft_comm_split(weft_comm_t comm, int colour, int key, weft_comm_t *comm_p)
 {
-    weft_status_t status = check_pointer(comm_p, __func__, "comm_p");
+    weft_status_t status = weft_api_check_pointer(comm_p, __func__, "comm_p");
     status = status == WEFT_OK ? enter(comm, __func__) : status;
     return status == WEFT_OK ? leave(comm, weft_comm_split_off(comm, colour, key, comm_p)) : status;
 }
 
 weft_status_t weft_comm_status(weft_comm_t comm)
 {
-    weft_status_t status = check_comm(comm, __func__);
+    weft_status_t status = weft_api_check_comm(comm, __func__);
     return status == WEFT_OK ? weft_control_channel_status(comm->channel) : status;
 }
 
 weft_status_t weft_abort(weft_comm_t comm, const char *reason)
 {
-    weft_status_t status = check_comm(comm, __func__);
+    weft_status_t status = weft_api_check_comm(comm, __func__);
     return status == WEFT_OK ? weft_control_channel_abort(comm->channel, reason) : status;
 }
 
@@ -198,7 +201,7 @@ weft_status_t weft_comm_close(weft_comm_t comm)
         return status;
     }
     status = weft_comm_end(comm);
-    return status == WEFT_OK ? WEFT_OK : leave(comm, status);
+    return status == WEFT_ERR_BUSY ? leave(comm, status) : status;
 }
 
 /* ---- the control plane ---- */
@@ -215,7 +218,7 @@ static weft_status_t check_data(const void *data, size_t len, const char *call)
     return WEFT_OK;
 }
 
-static weft_status_t check_rank(weft_comm_t comm, int rank, const char *call)
+weft_status_t weft_api_check_rank(weft_comm_t comm, int rank, const char *call)
 {
     if (rank < 0 || (uint32_t)rank >= comm->ranks) {
         return weft_fail(WEFT_ERR_INVALID, "%s: rank %d; this communicator has ranks 0 to %u", call,
@@ -234,7 +237,7 @@ weft_status_t weft_control_barrier(weft_comm_t comm)
 
 weft_status_t weft_control_allgather(weft_comm_t comm, const void *mine, size_t len, void *all)
 {
-    weft_status_t status = check_comm(comm, __func__);
+    weft_status_t status = weft_api_check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(mine, len, __func__) : status;
     status = status == WEFT_OK ? check_data(all, len, __func__) : status;
     status = status == WEFT_OK ? enter(comm, __func__) : status;
@@ -245,9 +248,9 @@ weft_status_t weft_control_allgather(weft_comm_t comm, const void *mine, size_t 
 
 weft_status_t weft_control_broadcast(weft_comm_t comm, void *data, size_t len, int root)
 {
-    weft_status_t status = check_comm(comm, __func__);
+    weft_status_t status = weft_api_check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(data, len, __func__) : status;
-    status = status == WEFT_OK ? check_rank(comm, root, __func__) : status;
+    status = status == WEFT_OK ? weft_api_check_rank(comm, root, __func__) : status;
     status = status == WEFT_OK ? enter(comm, __func__) : status;
     return status == WEFT_OK
                ? leave(comm, weft_control_broadcast_wait(comm->channel, data, len, (uint32_t)root,
@@ -258,9 +261,9 @@ weft_status_t weft_control_broadcast(weft_comm_t comm, void *data, size_t len, i
 weft_status_t weft_control_send(weft_comm_t comm, int to, uint32_t tag, const void *data,
                                 size_t len)
 {
-    weft_status_t status = check_comm(comm, __func__);
+    weft_status_t status = weft_api_check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(data, len, __func__) : status;
-    status = status == WEFT_OK ? check_rank(comm, to, __func__) : status;
+    status = status == WEFT_OK ? weft_api_check_rank(comm, to, __func__) : status;
     status = status == WEFT_OK ? enter(comm, __func__) : status;
     return status == WEFT_OK ? leave(comm, weft_control_mail_send(comm->channel, (uint32_t)to, tag,
                                                                   data, len, comm->timeout_ms))
@@ -270,11 +273,11 @@ weft_status_t weft_control_send(weft_comm_t comm, int to, uint32_t tag, const vo
 weft_status_t weft_control_recv(weft_comm_t comm, int from, uint32_t tag, void *data, size_t room,
                                 size_t *len_p)
 {
-    weft_status_t status = check_comm(comm, __func__);
+    weft_status_t status = weft_api_check_comm(comm, __func__);
     status = status == WEFT_OK && data == NULL && room > 0
-                 ? check_pointer(data, __func__, "the buffer")
+                 ? weft_api_check_pointer(data, __func__, "the buffer")
                  : status;
-    status = status == WEFT_OK ? check_rank(comm, from, __func__) : status;
+    status = status == WEFT_OK ? weft_api_check_rank(comm, from, __func__) : status;
     status = status == WEFT_OK ? enter(comm, __func__) : status;
     return status == WEFT_OK
                ? leave(comm, weft_control_mail_recv(comm->channel, (uint32_t)from, tag, data, room,

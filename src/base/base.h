@@ -39,7 +39,8 @@ weft_status_t weft_fail_errno(const char *fmt, ...) WEFT_PRINTF(1, 2);
 /* ---- log (log.c) ---- */
 
 #define WEFT_LOG_ROOMS(X)                                                                          \
-    X(base) X(watch) X(wire) X(topo) X(engine) X(net) X(control) X(comm) X(api) X(cli)
+    X(base) X(watch) X(mem) X(wire) X(topo) X(engine) X(net) X(control) X(lane) X(link) X(p2p)         \
+    X(comm) X(api) X(cli)
 
 enum weft_log_room {
 #define WEFT_LOG_ROOM_ENUM(name) WEFT_ROOM_##name,
@@ -220,6 +221,16 @@ static inline struct weft_list *weft_list_take(struct weft_list *list)
     first->next->prev = list;
     first->next = first->prev = first;
     return first;
+}
+/* everything in `from` goes to `to`, which is opened here */
+static inline void weft_list_move(struct weft_list *from, struct weft_list *to)
+{
+    weft_list_open(to);
+    if (!weft_list_is_empty(from)) {
+        *to = *from;
+        to->next->prev = to->prev->next = to;
+        weft_list_open(from);
+    }
 }
 /* leaves node as an empty list, so that removing twice is harmless */
 static inline void weft_list_remove(struct weft_list *node)

@@ -55,6 +55,22 @@
       "silence of a control connection after which one warning names the rank") \
     X(PATH_TIMEOUT, "WEFT_PATH_TIMEOUT", DURATION, "5s", 100, 600000, false, NULL, \
       "unacknowledged bytes for this long on a control connection mean that the path is dead") \
+    X(PATH, "WEFT_PATH", CHOICE, "auto", 0, 0, true, "auto|shm|tcp", \
+      "how messages travel: shm (ranks of one host only), tcp, auto: shm where it works, else tcp") \
+    X(EAGER, "WEFT_EAGER", SIZE, "64K", 0, 1048576, true, NULL, \
+      "longest message that is sent before its receive is known") \
+    X(CHUNK, "WEFT_CHUNK", SIZE, "512K", 4096, 16777216, false, NULL, \
+      "longest piece of a long message over tcp") \
+    X(TCP_CC, "WEFT_TCP_CC", TEXT, "auto", 0, 15, false, NULL, \
+      "congestion control of data connections; auto: cubic, else reno, on loopback, elsewhere the kernel's") \
+    X(TCP_ZEROCOPY, "WEFT_TCP_ZEROCOPY", SIZE, "0", 0, 1073741824, false, NULL, \
+      "send chunks of at least this size with MSG_ZEROCOPY; 0: never (it is slower on loopback)") \
+    X(CHECKSUM, "WEFT_CHECKSUM", CHOICE, "off", 0, 0, true, "off|on", \
+      "crc32c of every payload over tcp; headers always have one") \
+    X(CMA, "WEFT_CMA", CHOICE, "auto", 0, 0, false, "auto|on|off", \
+      "read long messages straight from the sender's memory; auto: when ranks outnumber the CPUs") \
+    X(SHM_POOL, "WEFT_SHM_POOL", SIZE, "4M", 1048576, 67108864, true, NULL, \
+      "shared memory per rank for messages of more than 40 bytes") \
     X(SPIN, "WEFT_SPIN", INT, "-1", -1, 1000000, false, NULL, \
       "microseconds to spin before yielding and sleeping; -1: by ranks against cores")
 /* clang-format on */

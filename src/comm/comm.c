@@ -3,6 +3,7 @@
 #include "comm/internal.h"
 #include "topo/topo.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,7 +20,7 @@ static uint64_t derive_id(const struct weft_job *job, uint64_t parent, uint32_t 
 }
 
 /* How many CPUs there are does not change often enough to ask at every start. */
-static unsigned cpus(void)
+unsigned weft_comm_cpus(void)
 {
     static _Atomic unsigned known;
     unsigned count = atomic_load(&known);
@@ -80,6 +81,7 @@ void weft_comm_job_close(struct weft_job *job)
     if (job == NULL) {
         return;
     }
+    weft_comm_messages_close(job);
     if (job->engine != NULL) {
         weft_background_leave(job->engine);
     }
@@ -93,7 +95,7 @@ static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *s
 {
     char host[64];
     weft_status_t status =
-        weft_engine_open(cpus(), job->params.number[WEFT_PARAM_SPIN], &job->engine);
+        weft_engine_open(weft_comm_cpus(), job->params.number[WEFT_PARAM_SPIN], &job->engine);
     if (status != WEFT_OK) {
         return status;
     }
@@ -105,7 +107,9 @@ static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *s
     spec->host = host;
     spec->timeout_ms = (uint32_t)job->params.number[WEFT_PARAM_START_TIMEOUT];
     spec->deadline_ns = weft_clock_after_ms(spec->timeout_ms);
+    job->self = spec->self;
     status = weft_control_open(spec, &job->control);
+    status = status == WEFT_OK ? weft_comm_messages_open(job) : status;
     if (status == WEFT_OK) {
         weft_log(comm, INFO, "rank %u of %u on %s: started, epoch %u, %s", spec->self.rank,
                  spec->self.ranks, host, spec->self.epoch,
@@ -279,11 +283,17 @@ void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int 
 
 weft_status_t weft_comm_end(struct weft_comm *comm)
 {
+    weft_status_t status;
+    char text[WEFT_ERROR_TEXT_LEN] = "";
     if (comm->open_children > 0) {
         return weft_fail(
             WEFT_ERR_BUSY,
             "%u communicators split off from this one are still open; close them first",
             comm->open_children);
+    }
+    status = weft_p2p_comm_close(atomic_load(&comm->messages));
+    if (status != WEFT_OK) {
+        snprintf(text, sizeof(text), "%s", weft_error_text()); /* what follows may have its own */
     }
     weft_control_channel_close(comm->channel);
     if (comm->parent != NULL) {
@@ -294,5 +304,5 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
     free(comm->members);
     comm->magic = 0;
     free(comm);
-    return WEFT_OK;
+    return status == WEFT_OK ? WEFT_OK : weft_fail(status, "%s", text);
 }

@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "control/control.h"
+#include "p2p/p2p.h"
 
 /* What all communicators of one start share. */
 struct weft_job {
@@ -15,6 +16,14 @@ struct weft_job {
     struct weft_control *control; /* owned */
     struct weft_params params;
     uint8_t *key; /* owned, in memory for secrets */
+    struct weft_wire_self self;
+
+    /* messages (messages.c) */
+    struct weft_p2p *p2p;                  /* owned */
+    struct weft_control_observer observer; /* tells p2p what the control plane hears */
+    uint32_t *local_ranks;                 /* of this host, ascending; owned */
+    uint32_t local_count;
+    struct sockaddr_storage lane_addr;
 };
 
 #define WEFT_COMM_MAGIC 0x636f6d6du
@@ -32,6 +41,7 @@ struct weft_comm {
     uint32_t splits;   /* operations that made communicators, part of their ids */
     uint32_t open_children;
     uint64_t timeout_ms;
+    _Atomic(struct weft_p2p_comm *) messages; /* owned; NULL: none were sent or received yet */
 };
 
 /* Makes an id and opens its door, which waits in this process for a communicator to take it. */
@@ -45,7 +55,12 @@ weft_status_t weft_comm_create_by_environment(const weft_config_t *config,
 weft_status_t weft_comm_split_off(struct weft_comm *comm, int colour, int key,
                                   struct weft_comm **comm_p);
 void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int *local_ranks_p);
-/* ERR_BUSY while communicators split off from it are open. */
+/* (messages.c) The communicator's messages, made with the first call that needs them; NULL: see the
+ * error text, *status_p. Any thread. */
+struct weft_p2p_comm *weft_comm_messages(struct weft_comm *comm, weft_status_t *status_p);
+/* Of the operations begun from now on; 0: as WEFT_TIMEOUT says. */
+void weft_comm_timeout(struct weft_comm *comm, uint32_t timeout_ms);
+/* ERR_BUSY while communicators split off from it are open; after anything else it is gone. */
 weft_status_t weft_comm_end(struct weft_comm *comm);
 
 #endif

@@ -10,6 +10,8 @@
 weft_status_t weft_comm_load_params(const weft_config_t *config, struct weft_params *params_p);
 int weft_comm_family(const struct weft_params *params); /* AF_… of WEFT_SOCKET_FAMILY */
 
+unsigned weft_comm_cpus(void); /* this process may use */
+
 /* Takes the door of this id if it was made in this process and nobody took it. */
 bool weft_comm_door_take(const weft_id_t *id, struct weft_control_door *door_p);
 
@@ -20,6 +22,9 @@ void weft_comm_job_close(struct weft_job *job); /* NULL is fine */
  * spec->engine, params, self.key, host and deadline are filled in here. */
 weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *spec,
                               struct weft_comm **comm_p);
+/* (messages.c) What messages need, once the control plane stands; little is done before the first. */
+weft_status_t weft_comm_messages_open(struct weft_job *job);
+void weft_comm_messages_close(struct weft_job *job); /* before the control plane goes */
 /* Tree children come over TCP only to hosts' leaders, and only in jobs larger than one star: sets
  * spec->listen_addr from spec->above. */
 weft_status_t weft_comm_choose_listen_addr(const struct weft_params *params,

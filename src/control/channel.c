@@ -122,6 +122,9 @@ void weft_control_channel_end(struct weft_control_channel *channel, weft_status_
     atomic_store_explicit(&channel->ended, status, memory_order_release);
     weft_control_collect_end(channel, status, text);
     weft_control_mail_end(channel, status, text);
+    if (channel->control->observer != NULL) {
+        channel->control->observer->ended(channel->control->observer, channel->id, status, text);
+    }
     while (!weft_list_is_empty(&channel->aborts)) {
         struct weft_list *node = channel->aborts.next;
         weft_list_remove(node);

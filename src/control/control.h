@@ -100,9 +100,45 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
 void weft_control_close(struct weft_control *control);
 /* Do these two ranks run on one host? */
 bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b);
+/* Where the root of the tree can be reached from other hosts; false: it did not say. */
+bool weft_control_tree_root_addr(const struct weft_control *control,
+                                 struct sockaddr_storage *addr_p);
 /* "rank 3 (10.0.0.7:4411)" */
 void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
                             size_t room);
+
+/* From now on the background thread serves the engine. ERR_SYSTEM. */
+weft_status_t weft_control_engage(struct weft_control *control);
+
+/* ---- what rooms beside control hear (observe.c); all under the engine's lock ---- */
+
+struct weft_control_observer {
+    /* rank `from` called us with these bytes */
+    void (*called)(struct weft_control_observer *observer, uint32_t from, const uint8_t *payload,
+                   size_t len);
+    /* a rank of the job has closed (ERR_PEER) or died; words */
+    void (*gone)(struct weft_control_observer *observer, uint32_t rank, weft_status_t status,
+                 const char *text);
+    /* a channel has ended */
+    void (*ended)(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
+                  const char *text);
+};
+/* One observer, lent; NULL: none any more. Calls that came before are handed over now. Not under the
+ * lock. */
+void weft_control_observe(struct weft_control *control, struct weft_control_observer *observer);
+/* False: there is no way there. */
+bool weft_control_call(struct weft_control *control, uint32_t to, const void *payload, size_t len);
+bool weft_control_is_gone(const struct weft_control *control, uint32_t rank);
+/* Something failed on the channel with this id: the coordinator is asked to tell all its members, and
+ * us. is_final: its word did not come back in time, so it ends here and now. */
+struct weft_control_failure {
+    uint64_t channel;
+    weft_status_t status;
+    uint32_t rank; /* of the job, or NO_RANK */
+    const char *text;
+};
+void weft_control_fail(struct weft_control *control, const struct weft_control_failure *failure,
+                       bool is_final);
 
 /* ---- channels (channel.c): one communicator's part of the control plane ---- */
 

@@ -53,6 +53,8 @@ struct weft_control {
     uint32_t verdicts;   /* coordinator: how many were given */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
+    struct weft_control_observer *observer; /* lent */
+    struct weft_list early_calls;           /* that came before there was one */
     struct weft_list channels;
     unsigned early_count;
     struct weft_list early; /* frames for channels that are not open here yet */
@@ -62,10 +64,6 @@ struct weft_control {
 };
 
 /* ---- start.c ---- */
-/* From now on the background thread beats and relays for us while the application computes. A rank
- * with children or with a parent on another host needs it from the start, a local leaf with its first
- * call: a thread costs 30 µs, which a start of many ranks on few CPUs would feel. */
-weft_status_t weft_control_engage(struct weft_control *control);
 extern const struct weft_net_conn_ops weft_control_conn_ops;
 void weft_control_start_fail(struct weft_control *control, weft_status_t status, uint32_t rank,
                              const char *fmt, ...) WEFT_PRINTF(4, 5);
@@ -85,6 +83,11 @@ void weft_control_deliver(struct weft_control *control, const struct weft_wire_f
                           const uint8_t *payload);
 void weft_control_deliver_early(struct weft_control *control, struct weft_control_channel *channel);
 void weft_control_early_close(struct weft_control *control);
+
+/* (observe.c) */
+void weft_control_call_arrived(struct weft_control *control, const struct weft_wire_frame *frame,
+                               const uint8_t *payload);
+void weft_control_calls_close(struct weft_control *control);
 
 /* The connection to this neighbour; NULL: none (any more). */
 struct weft_net_conn *weft_control_conn_to(struct weft_control *control, uint32_t rank);

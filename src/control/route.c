@@ -70,6 +70,8 @@ static void dispatch(struct weft_control *control, struct weft_net_conn *from,
     if (frame->dst >= control->self.ranks || frame->src >= control->self.ranks) {
         weft_control_neighbour_lost(control, from, WEFT_ERR_PROTOCOL,
                                     "sent a frame for a rank that does not exist");
+    } else if (frame->dst == control->self.rank && frame->type == WEFT_WIRE_CALL) {
+        weft_control_call_arrived(control, frame, payload);
     } else if (frame->dst == control->self.rank) {
         weft_control_deliver(control, frame, payload);
     } else {
@@ -99,6 +101,7 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
     case WEFT_WIRE_SPREAD:
     case WEFT_WIRE_MAIL:
     case WEFT_WIRE_MAIL_ACK:
+    case WEFT_WIRE_CALL:
         dispatch(control, from, frame, payload);
         break;
     default:

@@ -364,6 +364,9 @@ static unsigned ranks_on_this_host(const struct weft_control *control)
     return count;
 }
 
+/* A rank with children or with a parent on another host needs the background thread from the start (it
+ * beats and relays), a local leaf with its first call: a thread costs 30 µs, which a start of many
+ * ranks on few CPUs would feel. */
 weft_status_t weft_control_engage(struct weft_control *control)
 {
     weft_status_t status;
@@ -398,6 +401,7 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
     weft_list_open(&control->parting);
     weft_list_open(&control->channels);
     weft_list_open(&control->early);
+    weft_list_open(&control->early_calls);
     weft_engine_timer_open(&control->news, weft_control_news_fire);
     weft_engine_timer_open(&control->heart, NULL);
     status = start_new(spec, control);
@@ -477,6 +481,7 @@ void weft_control_close(struct weft_control *control)
     }
     close_list(&control->parting);
     weft_control_early_close(control);
+    weft_control_calls_close(control);
     weft_engine_unlock(control->engine);
     weft_control_tree_close(&control->tree);
     weft_wire_table_close(&control->table);
@@ -485,6 +490,13 @@ void weft_control_close(struct weft_control *control)
     free(control->closed);
     free(control->is_gone);
     free(control);
+}
+
+bool weft_control_tree_root_addr(const struct weft_control *control,
+                                 struct sockaddr_storage *addr_p)
+{
+    const struct weft_wire_addr *addr = &control->table.group[0].addr;
+    return addr->family != 0 && weft_net_addr_from_wire(addr, addr_p) == WEFT_OK;
 }
 
 void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,

@@ -44,6 +44,9 @@ static void apply(struct weft_control *control, uint64_t comm,
     if (comm == 0 && notice->rank < control->self.ranks) {
         mark_gone(control, notice->rank);
         weft_log(control, WARN, "%s", notice->text);
+        if (control->observer != NULL) {
+            control->observer->gone(control->observer, notice->rank, notice->status, notice->text);
+        }
     }
     for (struct weft_list *node = control->channels.next; node != &control->channels;
          node = node->next) {
@@ -169,7 +172,14 @@ static void send_closed(struct weft_control *control, struct weft_net_conn *conn
 
 static void apply_closed(struct weft_control *control, uint32_t rank)
 {
+    char name[96];
+    char text[TEXT_LEN];
     mark_gone(control, rank);
+    if (control->observer != NULL) {
+        weft_control_name_rank(control, rank, name, sizeof(name));
+        snprintf(text, sizeof(text), "%s closed its communicator", name);
+        control->observer->gone(control->observer, rank, WEFT_ERR_PEER, text);
+    }
     for (struct weft_list *node = control->channels.next; node != &control->channels;
          node = node->next) {
         weft_control_channel_rank_closed(WEFT_CONTAINER_OF(node, struct weft_control_channel, node),

@@ -6,29 +6,33 @@
  *
  * It sleeps in an epoll of the engines' epolls, each armed for one event. When an event comes while
  * a driver is at work it steps back: the engine stays unarmed and is looked at again after a nap
- * (1 ms, doubling to 16 ms while the driver stays), so that a driven engine costs no double
+ * (1 ms, doubling to 4 ms while the driver stays), so that a driven engine costs no double
  * wake-ups. Once nobody has driven for 100 µs it drives the engine itself and arms it again.
  */
 #include "engine/internal.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define IDLE_NS UINT64_C(100000)
 #define NAP_MS 1
 #define FIRST_LOOK_MS 10 /* the first engine is armed already; its timers are not nearer */
 #define STACK_LEN ((size_t)256 << 10)
-#define NAP_DOUBLINGS 4
-#define ROUNDS 16 /* then other engines have their turn */
+#define NAP_DOUBLINGS 2 /* 4 ms: how long what arrives may wait once the application computes */
+#define ROUNDS 16       /* then other engines have their turn */
 
 static struct {
     pthread_mutex_t life; /* held while the thread is started or ended; the thread never takes it */
     pthread_mutex_t lock; /* what follows; the thread holds it while it serves */
     pthread_t thread;
-    int epfd; /* -1: no thread */
+    int epfd;         /* -1: no thread */
+    _Atomic int bell; /* eventfd in it: look at the engines again; -1: nobody has rung yet */
     bool is_stopping;
     struct weft_list engines;
-} background = {.life = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .epfd = -1};
+} background = {
+    .life = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .epfd = -1, .bell = -1};
 
 static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 
@@ -43,13 +47,37 @@ static void arm(struct weft_engine *engine)
 
 static bool is_driven(struct weft_engine *engine)
 {
-    return atomic_load(&engine->drivers) != 0 ||
+    uint64_t drives = atomic_load_explicit(&engine->drives, memory_order_relaxed);
+    bool has_been_driven = drives != engine->background_seen;
+    engine->background_seen = drives;
+    return has_been_driven || atomic_load(&engine->drivers) != 0 ||
            weft_clock_ns() - atomic_load(&engine->driven_ns) < IDLE_NS;
+}
+
+/* The engine is served without us noticing who drives it: our own rounds do not count. */
+static bool drive(struct weft_engine *engine)
+{
+    bool is_quiet = true;
+    if (!weft_engine_try_lock(engine)) {
+        return true; /* whoever has the lock drives */
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        bool has_moved = weft_engine_round(engine);
+        has_moved |= weft_engine_work_run(engine);
+        if (!has_moved) {
+            break;
+        }
+    }
+    is_quiet = weft_list_is_empty(&engine->works) && weft_engine_arm_pollers(engine);
+    engine->background_seen = atomic_load_explicit(&engine->drives, memory_order_relaxed);
+    weft_engine_unlock(engine);
+    return is_quiet;
 }
 
 /* Until when may the thread sleep as far as this engine is concerned? */
 static uint64_t serve(struct weft_engine *engine, uint64_t now_ns)
 {
+    bool is_quiet;
     if (is_driven(engine)) {
         unsigned doublings =
             engine->background_naps < NAP_DOUBLINGS ? engine->background_naps : NAP_DOUBLINGS;
@@ -57,13 +85,9 @@ static uint64_t serve(struct weft_engine *engine, uint64_t now_ns)
         return now_ns + ((NAP_MS * WEFT_NS_PER_MS) << doublings);
     }
     engine->background_naps = 0;
-    if (pthread_mutex_trylock(&engine->lock) == 0) {
-        for (int i = 0; i < ROUNDS && weft_engine_round(engine); i++) {
-        }
-        pthread_mutex_unlock(&engine->lock);
-    }
+    is_quiet = drive(engine);
     arm(engine);
-    if (!weft_queue_is_empty(&engine->tasks)) {
+    if (!is_quiet || !weft_queue_is_empty(&engine->tasks)) {
         atomic_store(&engine->armed, 0);
         return now_ns;
     }
@@ -100,6 +124,16 @@ static uint64_t serve_all(const struct epoll_event *events, int count)
     return wake_ns;
 }
 
+static void empty_bell(const struct epoll_event *events, int count)
+{
+    uint64_t rings;
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr == NULL && read(atomic_load(&background.bell), &rings, 8) < 0) {
+            return; /* empty already */
+        }
+    }
+}
+
 static void *background_main(void *unused)
 {
     struct epoll_event events[16];
@@ -113,6 +147,7 @@ static void *background_main(void *unused)
             pthread_mutex_unlock(&background.lock);
             return NULL;
         }
+        empty_bell(events, count);
         wake_ns = serve_all(events, count > 0 ? count : 0);
         pthread_mutex_unlock(&background.lock);
     }
@@ -159,11 +194,44 @@ static void start_afresh_in_child(void)
     pthread_mutex_init(&background.life, NULL);
     pthread_mutex_init(&background.lock, NULL);
     background.epfd = -1;
+    atomic_store(&background.bell, -1);
 }
 
 static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, start_afresh_in_child);
+}
+
+/* Made with its first use; adding it, rung, wakes the thread. An engine that is armed keeps the thread
+ * alive, so epfd is good. */
+static void open_bell(void)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    int none = -1;
+    int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0) {
+        return; /* it will look when its timer says so */
+    }
+    weft_fd_own(fd);
+    if (!atomic_compare_exchange_strong(&background.bell, &none, fd) ||
+        epoll_ctl(background.epfd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        weft_fd_close(fd);
+    }
+}
+
+void weft_background_step_back(struct weft_engine *engine)
+{
+    const uint64_t one = 1;
+    int bell = atomic_load(&background.bell);
+    if (atomic_load(&engine->armed) == 0 || atomic_exchange(&engine->armed, 0) == 0 ||
+        pthread_equal(pthread_self(), background.thread)) {
+        return;
+    }
+    if (bell < 0) {
+        open_bell();
+    } else if (write(bell, &one, sizeof(one)) < 0) {
+        weft_log(engine, ERROR, "cannot tell the background thread, errno %d", errno);
+    }
 }
 
 static void wake_thread(struct weft_engine *engine)
@@ -233,6 +301,7 @@ void weft_background_leave(struct weft_engine *engine)
     pthread_mutex_lock(&background.life);
     if (leave_list(engine)) {
         pthread_join(background.thread, NULL);
+        weft_fd_close(atomic_exchange(&background.bell, -1));
         weft_fd_close(background.epfd);
         background.epfd = -1;
     }

@@ -9,8 +9,11 @@
 #include "engine/internal.h"
 
 #include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void bell_ready(struct weft_engine_source *source, uint32_t events)
@@ -40,8 +43,9 @@ weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engin
     weft_fd_own(engine->epfd);
     atomic_store(&engine->doorbell, -1);
     pthread_mutex_init(&engine->bell_lock, NULL);
-    pthread_mutex_init(&engine->lock, NULL);
     weft_list_open(&engine->timers);
+    weft_list_open(&engine->pollers);
+    weft_list_open(&engine->works);
     weft_list_open(&engine->background_node);
     weft_queue_open(&engine->tasks);
     atomic_store(&engine->next_timer_ns, WEFT_NEVER);
@@ -62,7 +66,6 @@ void weft_engine_close(struct weft_engine *engine)
     if (engine == NULL) {
         return;
     }
-    pthread_mutex_destroy(&engine->lock);
     pthread_mutex_destroy(&engine->bell_lock);
     weft_fd_close(atomic_load(&engine->doorbell));
     weft_fd_close(engine->epfd);
@@ -74,9 +77,41 @@ struct weft_counters *weft_engine_counters(struct weft_engine *engine)
     return &engine->counters;
 }
 
+/* ---- the lock: mostly free, held for less than it costs to sleep ---- */
+
+#define LOCK_SPINS 200
+
 void weft_engine_lock(struct weft_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < LOCK_SPINS; i++) {
+        if (weft_engine_try_lock(engine)) {
+            return;
+        }
+        if (i >= LOCK_SPINS / 2) {
+            sched_yield();
+        }
+    }
+    while (atomic_exchange_explicit(&engine->lock, 2, memory_order_acquire) != 0) {
+        syscall(SYS_futex, &engine->lock, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+    }
+}
+
+void weft_engine_release(struct weft_engine *engine)
+{
+    if (atomic_exchange_explicit(&engine->lock, 0, memory_order_release) == 2) {
+        syscall(SYS_futex, &engine->lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    }
+}
+
+bool weft_engine_enter(struct weft_engine *engine)
+{
+    if (!weft_engine_try_lock(engine)) {
+        return false;
+    }
+    while (!weft_queue_is_empty(&engine->tasks)) { /* what this thread posted before comes first */
+        weft_engine_run_tasks(engine);
+    }
+    return true;
 }
 
 void weft_engine_adopt(struct weft_engine_source *source, int fd, uint32_t events)
@@ -197,7 +232,7 @@ static bool run_timers(struct weft_engine *engine)
     return has_fired;
 }
 
-/* ---- the round ---- */
+/* ---- tasks ---- */
 
 static bool run_tasks(struct weft_engine *engine)
 {
@@ -261,10 +296,138 @@ static void announce_completions(struct weft_engine *engine)
     }
 }
 
+/* ---- memory that is polled, and long copies ---- */
+
+void weft_engine_poller_add(struct weft_engine *engine, struct weft_engine_poller *poller)
+{
+    weft_list_append(&engine->pollers, &poller->node);
+    engine->are_pollers_armed = true; /* the next round disarms them, whatever they are */
+    atomic_store(&engine->has_pollers, true);
+}
+
+void weft_engine_set_costly(struct weft_engine *engine)
+{
+    atomic_store(&engine->is_costly, true);
+}
+
+void weft_engine_poller_remove(struct weft_engine *engine, struct weft_engine_poller *poller)
+{
+    weft_list_remove(&poller->node);
+    atomic_store(&engine->has_pollers, !weft_list_is_empty(&engine->pollers));
+}
+
+static struct weft_engine_poller *poller_at(struct weft_list *node)
+{
+    return WEFT_CONTAINER_OF(node, struct weft_engine_poller, node);
+}
+
+bool weft_engine_arm_pollers(struct weft_engine *engine)
+{
+    engine->are_pollers_armed = true;
+    for (struct weft_list *node = engine->pollers.next; node != &engine->pollers;
+         node = node->next) {
+        if (!poller_at(node)->arm(poller_at(node))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whoever sleeps in epoll relies on being woken: then they stay armed, and the sleeper is woken for
+ * nothing now and then. */
+static void disarm_pollers(struct weft_engine *engine)
+{
+    if (atomic_load(&engine->asleep) != 0) {
+        return;
+    }
+    engine->are_pollers_armed = false;
+    for (struct weft_list *node = engine->pollers.next; node != &engine->pollers;
+         node = node->next) {
+        poller_at(node)->disarm(poller_at(node));
+    }
+    weft_background_step_back(engine);
+}
+
+static bool run_pollers(struct weft_engine *engine)
+{
+    bool has_moved = false;
+    if (engine->are_pollers_armed) {
+        disarm_pollers(engine);
+    }
+    for (struct weft_list *node = engine->pollers.next; node != &engine->pollers;
+         node = node->next) {
+        has_moved |= poller_at(node)->poll(poller_at(node));
+    }
+    return has_moved;
+}
+
+void weft_engine_work_add(struct weft_engine *engine, struct weft_engine_work *work)
+{
+    weft_list_append(&engine->works, &work->node);
+}
+
+bool weft_engine_work_run(struct weft_engine *engine)
+{
+    struct weft_list *node = weft_list_take(&engine->works);
+    struct weft_engine_work *work;
+    if (node == NULL) {
+        return false;
+    }
+    work = WEFT_CONTAINER_OF(node, struct weft_engine_work, node);
+    engine->works_running++;
+    weft_engine_release(engine);
+    work->run(work);
+    weft_engine_lock(engine);
+    engine->works_running--;
+    work->done(work);
+    return true;
+}
+
+bool weft_engine_has_works(const struct weft_engine *engine)
+{
+    return !weft_list_is_empty(&engine->works) || engine->works_running > 0;
+}
+
+void weft_engine_work_flush(struct weft_engine *engine)
+{
+    while (weft_engine_work_run(engine)) {
+    }
+    while (engine->works_running > 0) {
+        weft_engine_release(engine);
+        sched_yield();
+        weft_engine_lock(engine);
+    }
+}
+
+/* ---- the rounds ---- */
+
+static void note_drive(struct weft_engine *engine)
+{
+    /* One writer at a time: a plain addition, seen by others as a value that changes. */
+    uint64_t drives = atomic_load_explicit(&engine->drives, memory_order_relaxed);
+    atomic_store_explicit(&engine->drives, drives + 1, memory_order_relaxed);
+}
+
+bool weft_engine_quick_round(struct weft_engine *engine)
+{
+    bool has_moved = false;
+    if (weft_list_is_empty(&engine->pollers)) {
+        return weft_engine_round(engine);
+    }
+    if (!weft_queue_is_empty(&engine->tasks)) {
+        has_moved = run_tasks(engine);
+    }
+    has_moved |= run_pollers(engine);
+    note_drive(engine);
+    announce_completions(engine);
+    return has_moved;
+}
+
 bool weft_engine_round(struct weft_engine *engine)
 {
     bool has_moved = run_tasks(engine);
     has_moved |= run_timers(engine);
+    has_moved |= run_pollers(engine);
     engine->batch_len = epoll_wait(engine->epfd, engine->batch, WEFT_ENGINE_BATCH, 0);
     for (engine->batch_next = 0; engine->batch_next < engine->batch_len;) {
         const struct epoll_event *event = &engine->batch[engine->batch_next++];
@@ -276,6 +439,7 @@ bool weft_engine_round(struct weft_engine *engine)
     }
     engine->batch_len = 0;
     weft_count(&engine->counters, WEFT_COUNTER_ROUNDS, 1);
+    note_drive(engine);
     announce_completions(engine);
     return has_moved;
 }
@@ -284,7 +448,7 @@ bool weft_engine_round(struct weft_engine *engine)
 void weft_engine_unlock(struct weft_engine *engine)
 {
     announce_completions(engine);
-    pthread_mutex_unlock(&engine->lock);
+    weft_engine_release(engine);
 }
 
 void weft_engine_completed(struct weft_engine *engine)

@@ -39,6 +39,23 @@ struct weft_engine_task {
     void (*run)(struct weft_engine_task *task);
 };
 
+/* Memory that is polled, where a descriptor would cost a system call. Embedded in its owner. */
+struct weft_engine_poller {
+    bool (*poll)(struct weft_engine_poller *poller); /* every round; true: something happened */
+    /* Somebody is about to sleep: false when there is something to poll after all; otherwise whoever
+     * writes must wake us by a descriptor from now on. disarm: somebody drives again. */
+    bool (*arm)(struct weft_engine_poller *poller);
+    void (*disarm)(struct weft_engine_poller *poller);
+    struct weft_list node; /* the engine's */
+};
+
+/* A long copy: run without the lock by whoever drives, then done under it. Embedded in its owner. */
+struct weft_engine_work {
+    struct weft_list node; /* the engine's */
+    void (*run)(struct weft_engine_work *work);
+    void (*done)(struct weft_engine_work *work);
+};
+
 /* cpus: how many this process may use. */
 weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engine **engine_p);
 void weft_engine_close(struct weft_engine *engine); /* sources must be gone; NULL is fine */
@@ -66,6 +83,15 @@ void weft_engine_timer_open(struct weft_engine_timer *timer,
 void weft_engine_timer_set(struct weft_engine *engine, struct weft_engine_timer *timer,
                            uint64_t at_ns);
 void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_timer *timer);
+void weft_engine_poller_add(struct weft_engine *engine, struct weft_engine_poller *poller);
+void weft_engine_poller_remove(struct weft_engine *engine, struct weft_engine_poller *poller);
+/* Polling makes system calls from now on: fewer quick rounds. */
+void weft_engine_set_costly(struct weft_engine *engine);
+/* Runs in turn, soon; several may run at once on several threads. */
+void weft_engine_work_add(struct weft_engine *engine, struct weft_engine_work *work);
+bool weft_engine_has_works(const struct weft_engine *engine); /* waiting or running */
+/* Runs all works that wait, here and under the lock, and waits for those that run: for closing. */
+void weft_engine_work_flush(struct weft_engine *engine);
 /* A word that a waiter waits for became non-zero in this round: the round wakes waiters at its end.
  */
 void weft_engine_completed(struct weft_engine *engine);
@@ -86,6 +112,8 @@ void weft_engine_poll(struct weft_engine *engine);
 /* For the rare cases outside rounds (set-up, timeouts, closing): waits for the round in progress.
  */
 void weft_engine_lock(struct weft_engine *engine);
+/* The same if it is free: to post something without a task. Unlock as usual. */
+bool weft_engine_enter(struct weft_engine *engine);
 void weft_engine_unlock(struct weft_engine *engine);
 
 /* ---- the background thread (background.c) ---- */

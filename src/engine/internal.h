@@ -10,7 +10,8 @@
 #define WEFT_ENGINE_BATCH 64
 
 struct weft_engine {
-    pthread_mutex_t lock; /* covers one poll round; try-locked by drivers */
+    _Atomic uint32_t
+        lock; /* covers one poll round; 0 free, 1 held, 2 held and waited for (futex) */
     int epfd;
     /* eventfd, -1: none yet; rung only when `asleep` is set or the background thread is armed */
     _Atomic int doorbell;
@@ -22,8 +23,14 @@ struct weft_engine {
     struct epoll_event batch[WEFT_ENGINE_BATCH]; /* events of the round in progress */
     int batch_len, batch_next;
     bool has_completed;
+    struct weft_list pollers;
+    bool are_pollers_armed;
+    struct weft_list works; /* long copies that wait for a driver */
+    uint32_t works_running;
+    uint32_t polls; /* by weft_engine_poll() */
 
     /* any thread */
+    _Atomic uint64_t drives; /* rounds so far: the background thread sees that somebody drives */
     struct weft_queue tasks;
     _Atomic uint64_t next_timer_ns;
     _Atomic uint32_t drivers;   /* threads inside weft_engine_wait */
@@ -36,15 +43,35 @@ struct weft_engine {
     unsigned cpus;
     int64_t spin_us; /* parameter; -1: by load */
     _Atomic uint64_t spin_ns, yield_ns;
+    _Atomic bool has_pollers, is_costly;
+    _Atomic uint32_t quick_rounds; /* before the clock is looked at for the first time */
     struct weft_counters counters;
 
     /* the background thread's, under its lock */
     struct weft_list background_node;
     unsigned background_naps;
+    uint64_t background_seen; /* `drives` when it last looked */
 };
 
-/* One poll round under the lock; true when anything happened. */
+static inline bool weft_engine_try_lock(struct weft_engine *engine)
+{
+    uint32_t is_free = 0;
+    return atomic_compare_exchange_strong_explicit(&engine->lock, &is_free, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+/* Without a word about completions: for who knows that there were none, or has told. */
+void weft_engine_release(struct weft_engine *engine);
+/* One poll round under the lock; true when anything happened. quick: memory and tasks only, no system
+ * call and no clock (unless there is nothing but descriptors). */
 bool weft_engine_round(struct weft_engine *engine);
+bool weft_engine_quick_round(struct weft_engine *engine);
+/* Under the lock: one long copy that waits is run, with the lock let go meanwhile. */
+bool weft_engine_work_run(struct weft_engine *engine);
+/* Under the lock, before a sleep: false when a poller has something. */
+bool weft_engine_arm_pollers(struct weft_engine *engine);
+/* Somebody drives an engine that the background thread believes idle: it should look again later. */
+void weft_background_step_back(struct weft_engine *engine);
 weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings);
 void weft_engine_ring(struct weft_engine *engine);
 /* A driver leaves after a long wait: if the background thread had stepped back, it watches again. */

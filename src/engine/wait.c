@@ -24,6 +24,13 @@
 #define LONG_WAIT_NS UINT64_C(4000000)
 #define SPIN_NS UINT64_C(10000)
 #define YIELD_NS UINT64_C(150000)
+/* Rounds over memory alone before the clock and the descriptors are looked at: a message that is
+ * being answered comes within a microsecond. Crowded: whoever we wait for needs this CPU. */
+#define QUICK_ROUNDS 256
+#define CROWDED_ROUNDS 4
+#define COSTLY_ROUNDS 8 /* when each is a system call */
+#define QUICK_BETWEEN 16
+#define FULL_EVERY 16
 
 void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here)
 {
@@ -33,6 +40,7 @@ void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here)
         spin_ns = (uint64_t)engine->spin_us * 1000;
     }
     atomic_store(&engine->spin_ns, spin_ns);
+    atomic_store(&engine->quick_rounds, is_crowded ? CROWDED_ROUNDS : QUICK_ROUNDS);
     /* Far more ranks than CPUs: a full turn of yields takes longer than a wake-up. */
     atomic_store(&engine->yield_ns, ranks_here > 8 * engine->cpus ? 0 : YIELD_NS);
 }
@@ -86,6 +94,14 @@ static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *w
     uint64_t next = atomic_load(&engine->next_timer_ns);
     uint64_t until = next < deadline_ns ? next : deadline_ns;
     struct epoll_event event;
+    if (!weft_engine_try_lock(engine)) {
+        return; /* somebody drives */
+    }
+    if (!weft_list_is_empty(&engine->works) || !weft_engine_arm_pollers(engine)) {
+        weft_engine_release(engine);
+        return;
+    }
+    weft_engine_release(engine);
     atomic_thread_fence(memory_order_seq_cst); /* see weft_engine_post() */
     if (weft_queue_is_empty(&engine->tasks) && atomic_load(word) == 0) {
         weft_count(&engine->counters, WEFT_COUNTER_SLEEPS, 1);
@@ -108,30 +124,66 @@ static void sleep_now(struct weft_engine *engine, const _Atomic uint32_t *word,
 
 void weft_engine_poll(struct weft_engine *engine)
 {
-    if (pthread_mutex_trylock(&engine->lock) == 0) {
-        weft_engine_round(engine);
-        pthread_mutex_unlock(&engine->lock);
+    if (weft_engine_try_lock(engine)) {
+        /* Who asks again and again gets an answer from memory, and the rest of the world now and then. */
+        if (engine->polls++ % FULL_EVERY == 0) {
+            weft_engine_round(engine);
+        } else {
+            weft_engine_quick_round(engine);
+        }
+        while (weft_engine_work_run(engine)) {
+        }
+        weft_engine_unlock(engine);
     }
 }
 
-weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_t *word,
+/* One driver's turn: true when anything happened. */
+static bool drive(struct weft_engine *engine, bool is_quick)
+{
+    bool has_moved = false;
+    if (weft_engine_try_lock(engine)) {
+        has_moved = is_quick ? weft_engine_quick_round(engine) : weft_engine_round(engine);
+        has_moved |= weft_engine_work_run(engine);
+        weft_engine_unlock(engine);
+    }
+    return has_moved;
+}
+
+/* The common case: what is waited for comes at once, and nobody needs to know that we waited. */
+static bool wait_quickly(struct weft_engine *engine, const _Atomic uint32_t *word)
+{
+    uint32_t rounds = atomic_load_explicit(&engine->quick_rounds, memory_order_relaxed);
+    if (!atomic_load_explicit(&engine->has_pollers, memory_order_relaxed)) {
+        return false;
+    }
+    if (rounds > COSTLY_ROUNDS && atomic_load_explicit(&engine->is_costly, memory_order_relaxed)) {
+        rounds = COSTLY_ROUNDS;
+    }
+    for (uint32_t i = 0; i < rounds; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != 0) {
+            return true;
+        }
+        drive(engine, true);
+    }
+    return atomic_load_explicit(word, memory_order_acquire) != 0;
+}
+
+static weft_status_t wait_long(struct weft_engine *engine, const _Atomic uint32_t *word,
                                uint64_t deadline_ns)
 {
     uint64_t idle_since_ns = 0;
-    uint64_t since_ns = weft_clock_ns();
-    weft_status_t status = WEFT_OK;
-    atomic_fetch_add(&engine->drivers, 1);
     while (atomic_load_explicit(word, memory_order_acquire) == 0) {
+        int between = atomic_load(&engine->spin_ns) == 0 ? 0
+                      : atomic_load(&engine->is_costly)  ? 1
+                                                         : QUICK_BETWEEN;
         uint64_t now_ns;
-        bool has_moved = false;
-        if (pthread_mutex_trylock(&engine->lock) == 0) {
-            has_moved = weft_engine_round(engine);
-            pthread_mutex_unlock(&engine->lock);
+        bool has_moved = drive(engine, false);
+        for (int i = 0; i < between && !has_moved; i++) {
+            has_moved = drive(engine, true);
         }
         now_ns = weft_clock_ns();
         if (now_ns >= deadline_ns && atomic_load_explicit(word, memory_order_acquire) == 0) {
-            status = WEFT_ERR_TIMEOUT;
-            break;
+            return WEFT_ERR_TIMEOUT;
         }
         if (has_moved || idle_since_ns == 0) {
             idle_since_ns = now_ns;
@@ -145,6 +197,20 @@ weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_
             sleep_now(engine, word, deadline_ns);
         }
     }
+    return WEFT_OK;
+}
+
+weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_t *word,
+                               uint64_t deadline_ns)
+{
+    uint64_t since_ns;
+    weft_status_t status;
+    if (wait_quickly(engine, word)) {
+        return WEFT_OK;
+    }
+    since_ns = weft_clock_ns();
+    atomic_fetch_add(&engine->drivers, 1);
+    status = wait_long(engine, word, deadline_ns);
     atomic_store(&engine->driven_ns, weft_clock_ns());
     atomic_fetch_sub(&engine->drivers, 1);
     if (atomic_load(&engine->driven_ns) - since_ns > LONG_WAIT_NS) {

@@ -9,12 +9,12 @@
  *
  * Bytes in: one receive per readiness; frames are parsed where they lie and handed up without a
  * copy; the buffer grows with the bytes that really came, never with the length a header claims.
- * Bytes out: frames are appended to one buffer and written at once; what the socket does not take
- * waits for EPOLLOUT. The owner may close the connection inside any call it gets: memory is then
- * freed on the way out.
+ * Bytes out are conn_out.c's. The owner may close the connection inside any call it gets: memory is
+ * then freed on the way out.
  */
 #include "net/internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/tcp.h>
 #include <stdio.h>
@@ -22,9 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BUFFER_LEN 1024
 #define SHAKE_BUFFER_LEN 1024
-#define KEPT_LEN (64u << 10)
 
 static void conn_ready(struct weft_engine_source *source, uint32_t events);
 
@@ -97,146 +95,26 @@ static void lose_errno(struct weft_net_conn *conn, int error)
     lose(conn, is_unreached ? WEFT_ERR_NETWORK : WEFT_ERR_PEER, why);
 }
 
-/* ---- out ---- */
-
-/* A buffer that one large frame (a table) has grown is not kept for the small ones that follow. */
-static void let_go(uint8_t **buffer, size_t *room)
+int weft_net_conn_detach(struct weft_net_conn *conn, uint8_t send_key[WEFT_WIRE_KEY_LEN],
+                         uint8_t recv_key[WEFT_WIRE_KEY_LEN])
 {
-    if (*room > KEPT_LEN) {
-        free(*buffer);
-        *buffer = NULL;
-        *room = 0;
+    int fd = conn->source.fd;
+    assert(conn->state == WEFT_CONN_OPEN || conn->state == WEFT_CONN_DEAD);
+    if (conn->state == WEFT_CONN_DEAD) {
+        return -1;
     }
-}
-
-static void flush(struct weft_net_conn *conn)
-{
-    while (conn->out_len > 0) {
-        ssize_t sent =
-            send(conn->source.fd, conn->out + conn->out_start, conn->out_len, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) {
-            continue;
-        }
-        if (sent < 0) {
-            if (errno != EAGAIN && errno != ENOBUFS) {
-                /* What the peer said before it closed may still be unread: reading finds the end.
-                 */
-                conn->out_len = 0;
-            }
-            break;
-        }
-        conn->out_start += (size_t)sent;
-        conn->out_len -= (size_t)sent;
-        weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_BYTES_OUT, (uint64_t)sent);
+    if (conn->unread_len > 0 || conn->in_len > 0 || conn->out_len > 0) {
+        lose(conn, WEFT_ERR_PROTOCOL, "sent bytes before its turn");
+        return -1;
     }
-    if (conn->out_len == 0) {
-        conn->out_start = 0;
-        let_go(&conn->out, &conn->out_room);
-    }
-    conn->spoken_ns = weft_clock_ns();
-    weft_engine_want(conn->engine, &conn->source, conn->out_len > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
-}
-
-static weft_status_t reserve_out(struct weft_net_conn *conn, size_t len)
-{
-    size_t room = conn->out_room > 0 ? conn->out_room : BUFFER_LEN;
-    uint8_t *grown;
-    if (conn->out_start > 0) {
-        memmove(conn->out, conn->out + conn->out_start, conn->out_len);
-        conn->out_start = 0;
-    }
-    while (room < conn->out_len + len) {
-        room *= 2;
-    }
-    if (room == conn->out_room) {
-        return WEFT_OK;
-    }
-    grown = realloc(conn->out, room);
-    if (grown == NULL) {
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for %zu bytes to %s", len, conn->peer_text);
-    }
-    conn->out = grown;
-    conn->out_room = room;
-    return WEFT_OK;
-}
-
-static void append(struct weft_net_conn *conn, const void *bytes, size_t len)
-{
-    if (len > 0) {
-        memcpy(conn->out + conn->out_start + conn->out_len, bytes, len);
-        conn->out_len += len;
-    }
-}
-
-weft_status_t weft_net_conn_send(struct weft_net_conn *conn, struct weft_wire_frame *frame,
-                                 const void *payload, size_t len)
-{
-    uint8_t header[WEFT_WIRE_FRAME_LEN];
-    uint8_t seal[WEFT_WIRE_SEAL_LEN];
-    size_t total = sizeof(header) + len + (conn->is_sealed ? sizeof(seal) : 0);
-    weft_status_t status;
-    if (conn->state != WEFT_CONN_OPEN) {
-        return WEFT_OK;
-    }
-    status = reserve_out(conn, total);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    frame->len = (uint32_t)len;
-    weft_wire_frame_encode(frame, header);
-    append(conn, header, sizeof(header));
-    append(conn, payload, len);
-    if (conn->is_sealed) {
-        weft_wire_seal(conn->send_key, conn->sent_frames, header, sizeof(header), payload, len,
-                       seal);
-        append(conn, seal, sizeof(seal));
-    }
-    conn->sent_frames++;
-    weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_FRAMES_OUT, 1);
-    if (!conn->is_corked) {
-        flush(conn);
-    }
-    return WEFT_OK;
-}
-
-void weft_net_conn_cork(struct weft_net_conn *conn)
-{
-    conn->is_corked = true;
-}
-
-void weft_net_conn_uncork(struct weft_net_conn *conn)
-{
-    conn->is_corked = false;
-    if (conn->state != WEFT_CONN_DEAD && conn->out_len > 0) {
-        flush(conn);
-    }
-}
-
-size_t weft_net_conn_queued(const struct weft_net_conn *conn)
-{
-    return conn->state == WEFT_CONN_DEAD ? 0 : conn->out_len;
-}
-
-/* Handshake messages leave at once, so that who has proved nothing needs no buffer; only with a table behind
- * them (corked), or into a full socket, do they take the common way. */
-static void send_shake(struct weft_net_conn *conn)
-{
-    struct weft_wire_handshake *shake = conn->shake;
-    ssize_t sent = 0;
-    if (shake->out_len == 0) {
-        return;
-    }
-    if (!conn->is_corked && conn->out_len == 0) {
-        sent = send(conn->source.fd, shake->out, shake->out_len, MSG_NOSIGNAL);
-        sent = sent > 0 ? sent : 0; /* a broken socket is found by reading it */
-    }
-    if ((size_t)sent < shake->out_len && reserve_out(conn, shake->out_len) == WEFT_OK) {
-        append(conn, shake->out + sent, shake->out_len - (size_t)sent);
-        if (!conn->is_corked) {
-            flush(conn);
-        }
-    }
-    shake->out_len = 0;
+    memcpy(send_key, conn->send_key, sizeof(conn->send_key));
+    memcpy(recv_key, conn->recv_key, sizeof(conn->recv_key));
+    weft_secret_wipe(conn->send_key, sizeof(conn->send_key));
+    weft_secret_wipe(conn->recv_key, sizeof(conn->recv_key));
+    weft_engine_remove(conn->engine, &conn->source);
+    conn->state = WEFT_CONN_DEAD;
+    weft_net_conn_close(conn);
+    return fd;
 }
 
 /* ---- the handshake ---- */
@@ -260,7 +138,8 @@ static size_t feed_shake(struct weft_net_conn *conn, const uint8_t *bytes, size_
     struct weft_wire_handshake *shake = conn->shake;
     size_t used = 0;
     enum weft_wire_state state = weft_wire_feed(shake, bytes, len, &used);
-    send_shake(conn);
+    conn->unread_len = len - used;
+    weft_net_conn_send_shake(conn);
     if (conn->state == WEFT_CONN_DEAD) {
         return len;
     }
@@ -302,7 +181,7 @@ void weft_net_conn_accept(struct weft_net_conn *conn)
 {
     if (conn->state == WEFT_CONN_HELLO) {
         weft_wire_accept(conn->shake);
-        send_shake(conn);
+        weft_net_conn_send_shake(conn);
         become_open(conn);
     }
 }
@@ -311,7 +190,7 @@ void weft_net_conn_refuse(struct weft_net_conn *conn, weft_status_t status, cons
 {
     if (conn->state == WEFT_CONN_HELLO) {
         weft_wire_refuse(conn->shake, status, reason);
-        send_shake(conn);
+        weft_net_conn_send_shake(conn);
     }
     weft_net_conn_close(conn);
 }
@@ -366,7 +245,7 @@ static void take_bytes(struct weft_net_conn *conn)
         conn->in_len -= start;
         memmove(conn->in, conn->in + start, conn->in_len);
         if (conn->in_len == 0) {
-            let_go(&conn->in, &conn->in_room);
+            weft_net_buffer_let_go(&conn->in, &conn->in_room);
         }
     }
 }
@@ -374,7 +253,7 @@ static void take_bytes(struct weft_net_conn *conn)
 /* Doubles when full: never more than twice what came. */
 static bool reserve_in(struct weft_net_conn *conn)
 {
-    size_t room = conn->in_room == 0 ? BUFFER_LEN : conn->in_room * 2;
+    size_t room = conn->in_room == 0 ? WEFT_NET_BUFFER_LEN : conn->in_room * 2;
     uint8_t *grown;
     if (conn->in_len < conn->in_room) {
         return true;
@@ -430,6 +309,7 @@ static void receive_shake(struct weft_net_conn *conn)
         reserve_in(conn)) {
         memcpy(conn->in, bytes + used, (size_t)got - used); /* the buffer is larger than `bytes` */
         conn->in_len = (size_t)got - used;
+        conn->unread_len = 0;
         take_bytes(conn);
     }
 }
@@ -454,7 +334,7 @@ static void conn_ready(struct weft_engine_source *source, uint32_t events)
     struct weft_net_conn *conn = WEFT_CONTAINER_OF(source, struct weft_net_conn, source);
     conn->is_in_call = true;
     if ((events & EPOLLOUT) != 0) {
-        flush(conn);
+        weft_net_conn_flush(conn);
     }
     if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
         if (conn->state == WEFT_CONN_SHAKING) {
@@ -545,11 +425,11 @@ weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_n
     }
     *conn_p = conn;
     note_peer(*conn_p, dial->is_local, dial->peer_pid);
-    weft_wire_client_open((*conn_p)->shake, dial->self, nonce, dial->purpose, 0, dial->payload,
-                          dial->payload_len);
+    weft_wire_client_open((*conn_p)->shake, dial->self, nonce, dial->purpose, dial->lane,
+                          dial->payload, dial->payload_len);
     if (dial->is_local) {
         weft_wire_client_speak((*conn_p)->shake);
-        send_shake(*conn_p);
+        weft_net_conn_send_shake(*conn_p);
     }
     return WEFT_OK;
 }
@@ -565,7 +445,7 @@ weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pi
     (*conn_p)->acceptor = acceptor;
     note_peer(*conn_p, acceptor->is_local, pid);
     weft_wire_server_open((*conn_p)->shake, acceptor->self, acceptor->is_local ? NULL : nonce);
-    send_shake(*conn_p);
+    weft_net_conn_send_shake(*conn_p);
     return WEFT_OK;
 }
 

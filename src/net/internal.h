@@ -6,6 +6,7 @@
 #include "net/net.h"
 
 #define WEFT_NET_NONCES 8
+#define WEFT_NET_BUFFER_LEN 1024 /* what a connection's buffers begin with */
 
 struct weft_net_acceptor {
     struct weft_engine_source source;
@@ -31,6 +32,12 @@ struct weft_net_acceptor {
 weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pid_t pid,
                                   const uint8_t nonce[WEFT_WIRE_NONCE_LEN],
                                   struct weft_net_conn **conn_p);
+/* Writes what is queued, as far as the socket takes it (conn_out.c). */
+void weft_net_conn_flush(struct weft_net_conn *conn);
+/* Sends what the handshake has to say. */
+void weft_net_conn_send_shake(struct weft_net_conn *conn);
+/* A buffer that one large frame (a table) has grown is not kept for the small ones that follow. */
+void weft_net_buffer_let_go(uint8_t **buffer, size_t *room);
 /* The connection proved itself, or is gone: the acceptor forgets it. */
 void weft_net_acceptor_forget(struct weft_net_acceptor *acceptor, struct weft_net_conn *conn);
 /* One warning per second at most, with what was held back. */

@@ -53,6 +53,7 @@ struct weft_net_dial {
 
     const struct weft_wire_self *self;
     enum weft_wire_purpose purpose;
+    uint16_t lane;       /* which one of several, for data lanes */
     const void *payload; /* of the hello */
     size_t payload_len;
     const struct weft_net_conn_ops *ops;
@@ -111,6 +112,7 @@ struct weft_net_conn {
     uint64_t sent_frames, received_frames;
     uint8_t *in, *out; /* owned */
     size_t in_len, in_room, out_start, out_len, out_room;
+    size_t unread_len; /* what came behind a handshake message and is not in `in` yet */
 };
 
 /* Client: proves itself as soon as the listener has spoken. Takes dial->fd over, also when it fails. */
@@ -121,6 +123,13 @@ weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_n
 weft_status_t weft_net_conn_watch(struct weft_net_conn *conn);
 /* Closes at once (what is queued is tried once more) and frees; NULL is fine. */
 void weft_net_conn_close(struct weft_net_conn *conn);
+
+/* Takes the descriptor out of an open connection, for somebody who drives it himself: removed from
+ * the engine, still registered with weft_fd_own(). The connection is freed; may be called inside
+ * `opened`, and inside `hello` after accepting. -1: the peer spoke before its turn, or had no room
+ * for the handshake; its owner has heard `lost` (ERR_PROTOCOL), and closes it as ever. */
+int weft_net_conn_detach(struct weft_net_conn *conn, uint8_t send_key[WEFT_WIRE_KEY_LEN],
+                         uint8_t recv_key[WEFT_WIRE_KEY_LEN]);
 
 /* Client: the listener showed our job, and our hello is out. */
 bool weft_net_conn_has_spoken(const struct weft_net_conn *conn);

@@ -207,6 +207,7 @@ enum weft_wire_type {
     WEFT_WIRE_VERDICT,  /* down to all: this communicator has ended, and why */
     WEFT_WIRE_BYE,      /* the sender closes in good order */
     WEFT_WIRE_CLOSED,   /* up, then down: these ranks closed in good order */
+    WEFT_WIRE_CALL,     /* dst: let us have a lane; payload: see dialling.c */
     WEFT_WIRE_TYPE_END
 };
 
@@ -231,6 +232,70 @@ void weft_wire_frame_encode(const struct weft_wire_frame *frame, uint8_t out[WEF
 /* ERR_PROTOCOL: magic, type, length or CRC. */
 weft_status_t weft_wire_frame_decode(const uint8_t in[WEFT_WIRE_FRAME_LEN],
                                      struct weft_wire_frame *frame_p);
+
+/* ---- data frames (data.c): what travels on lanes between hosts ---- */
+
+enum weft_wire_data_type {
+    WEFT_DATA_EAGER = 1, /* a whole message; tag, seq */
+    WEFT_DATA_ANNOUNCE,  /* a long one; tag, seq, a = its id at the sender, b = length; its chunks
+                            follow at once when flags has FOLLOWS; c: lane's own use */
+    WEFT_DATA_GRANT,     /* a = id: send its chunks now, all of them */
+    WEFT_DATA_CHUNK,     /* a = id, b = offset: bytes of an announced message */
+    WEFT_DATA_DONE,      /* a = id: it is there, or not wanted (b = status) */
+    WEFT_DATA_HINT,      /* a long receive is posted; tag, a = room, seq = envelopes seen so far */
+    WEFT_DATA_PUT,       /* a = registration, b = offset, c = operation id */
+    WEFT_DATA_GET,     /* a = registration, b = offset, c = operation id; length: tag + seq << 32 */
+    WEFT_DATA_PART,    /* answer to GET; c = operation id, b = offset in the answer */
+    WEFT_DATA_SIGNAL,  /* a = registration, b = offset, c = what to add; after all puts before it */
+    WEFT_DATA_FLUSH,   /* a = number of a quiet: answer when all puts before it are applied */
+    WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
+    WEFT_DATA_ACK,     /* carries only ack */
+    WEFT_DATA_BYE,     /* nothing more comes */
+    WEFT_DATA_MAP,     /* shared memory: a = region wanted */
+    WEFT_DATA_TYPE_END
+};
+enum { WEFT_DATA_FOLLOWS = 1, WEFT_DATA_CHECKED = 2 };
+
+/*
+ *  0      2    3     4    8      16   20   24  32  40  48       52   56            60
+ *  | magic|type|flags|len | comm |tag |seq | a | b | c | number |ack | payload crc | crc32c of 0…59 |
+ * seq counts the envelopes (EAGER, ANNOUNCE) of one communicator from this rank to that one; number
+ * counts the frames kept for replay, 0: not kept; ack: all numbers up to it have arrived. Then len bytes
+ * of payload; payload crc counts when flags has CHECKED. All on one lane in order.
+ */
+#define WEFT_WIRE_DATA_LEN 64
+#define WEFT_WIRE_DATA_MAX (64u << 20) /* longest payload of one frame */
+
+struct weft_wire_data {
+    uint8_t type, flags;
+    uint32_t len;
+    uint64_t comm;
+    uint32_t tag, seq;
+    uint64_t a, b, c;
+    uint32_t number, ack;
+    uint32_t payload_crc;
+};
+void weft_wire_data_encode(const struct weft_wire_data *data, uint8_t out[WEFT_WIRE_DATA_LEN]);
+/* ERR_PROTOCOL: magic, type, length or CRC. */
+weft_status_t weft_wire_data_decode(const uint8_t in[WEFT_WIRE_DATA_LEN],
+                                    struct weft_wire_data *data_p);
+
+/* ---- calls for a lane (dialling.c): how two ranks agree on a lane, over the control plane ----
+ * The higher rank dials the lower one, so that two that call at once make one lane. ASK: the higher
+ * one wants to know where; HERE: the lower one says where it listens. */
+enum { WEFT_DIALLING_ASK = 1, WEFT_DIALLING_HERE = 2 };
+#define WEFT_WIRE_DIALLING_ADDRESS_MAX 96
+#define WEFT_WIRE_DIALLING_MAX (4 + 2 * WEFT_WIRE_DIALLING_ADDRESS_MAX)
+struct weft_wire_dialling {
+    uint8_t kind;
+    uint8_t shm_len, tcp_len; /* 0: not that way */
+    uint8_t shm[WEFT_WIRE_DIALLING_ADDRESS_MAX], tcp[WEFT_WIRE_DIALLING_ADDRESS_MAX];
+};
+size_t weft_wire_dialling_encode(const struct weft_wire_dialling *call,
+                                 uint8_t out[WEFT_WIRE_DIALLING_MAX]);
+/* ERR_PROTOCOL */
+weft_status_t weft_wire_dialling_decode(const void *bytes, size_t len,
+                                        struct weft_wire_dialling *call_p);
 
 /* ---- start-up records (roster.c) ---- */
 

@@ -139,6 +139,29 @@ static void save_frames(void)
     save("frame", "one", "\x00", 1, headers, WEFT_WIRE_FRAME_LEN);
 }
 
+static void save_data(void)
+{
+    uint8_t headers[(WEFT_DATA_TYPE_END - 1) * WEFT_WIRE_DATA_LEN];
+
+    for (uint32_t type = 1; type < WEFT_DATA_TYPE_END; type++) {
+        const struct weft_wire_data frame = {.type = (uint8_t)type,
+                                             .flags = (uint8_t)(type % 4),
+                                             .len = 8u << type,
+                                             .comm = 0x1122334455667788,
+                                             .tag = 7,
+                                             .seq = type,
+                                             .a = 1,
+                                             .b = 0x80000,
+                                             .c = UINT64_MAX,
+                                             .number = 12,
+                                             .ack = 11};
+
+        weft_wire_data_encode(&frame, headers + (size_t)(type - 1) * WEFT_WIRE_DATA_LEN);
+    }
+    save("data", "all", "\x01", 1, headers, sizeof(headers));
+    save("data", "one", "\x00", 1, headers, WEFT_WIRE_DATA_LEN);
+}
+
 static const struct weft_wire_addr v4 = {.family = 4, .port = 4411, .bytes = {10, 0, 0, 1}};
 static const struct weft_wire_addr v6 = {
     .family = 6, .port = 4411, .scope = 2, .bytes = {0xfe, 0x80, [15] = 1}};
@@ -214,6 +237,7 @@ int main(int argc, char **argv)
     save_handshakes();
     save_strangers();
     save_frames();
+    save_data();
     save_records();
     save_table("table-1", 1, 1);
     save_table("table-8", 8, 3);

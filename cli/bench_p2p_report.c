@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft bench p2p: samples become figures, a table or JSON. */
+#include "bench_p2p.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/topo.h"
+
+const char *weft_bench_p2p_op_name(enum p2p_op op)
+{
+    static const char *const names[P2P_OPS] = {
+        [P2P_LAT] = "lat",
+        [P2P_BW] = "bw",
+        [P2P_BIBW] = "bibw",
+        [P2P_RTT] = "rtt",
+        [P2P_PUT_NBI] = "put_nbi",
+        [P2P_PUT_QUIET] = "put_quiet",
+        [P2P_PUT_BATCH] = "put_batch",
+        [P2P_MESH] = "mesh",
+    };
+    return names[op];
+}
+
+/* ---- figures ---- */
+
+/* The samples are picoseconds, figures take nanoseconds for microseconds. */
+static void figures_of(const uint64_t *samples_ps, size_t count, struct weft_bench_figures *us_p)
+{
+    uint64_t *samples = weft_cli_alloc(count, sizeof(samples[0]));
+    memcpy(samples, samples_ps, count * sizeof(samples[0]));
+    weft_bench_figures(samples, count, us_p);
+    free(samples);
+    double *const all[] = {&us_p->min, &us_p->p50, &us_p->avg,   &us_p->p90,
+                           &us_p->p99, &us_p->max, &us_p->stddev};
+    for (size_t i = 0; i < WEFT_COUNT_OF(all); i++) {
+        *all[i] /= 1e3;
+    }
+}
+
+void weft_bench_p2p_report_add(struct p2p_report *report, const struct p2p_plan *plan,
+                               struct p2p_shared *shared)
+{
+    const uint64_t *samples = weft_bench_p2p_samples(shared, plan);
+    report->row = weft_cli_grow(report->row, report->count + plan->count, sizeof(report->row[0]));
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct p2p_series *series = &plan->series[i];
+        struct p2p_outcome *outcome = &weft_bench_p2p_outcomes(shared)[i];
+        struct p2p_row *row = &report->row[report->count++];
+        *row = (struct p2p_row){
+            .series = *series,
+            .ranks = plan->ranks,
+            .limit_us = outcome->limit_us,
+            .pass_us = series->op == P2P_MESH ? outcome->pass_us : NAN,
+            .probe_ns = {outcome->probe_ns[0], outcome->probe_ns[1]},
+            .wrong = atomic_load(&outcome->wrong),
+        };
+        figures_of(samples + series->first, series->samples, &row->figures);
+        double ways =
+            series->op == P2P_BIBW || series->op == P2P_RTT || series->op == P2P_MESH ? 2 : 1;
+        row->gbs = ways * (double)series->bytes / row->figures.p50 / 1e3;
+        row->limit_pct = row->limit_us / row->figures.p50 * 100;
+        row->cpu_s_per_gb = (double)atomic_load(&outcome->cpu_ns) / (double)outcome->moved;
+        report->wrong += row->wrong;
+    }
+    if (report->wrong > 0 && report->wrong_text[0] == '\0') {
+        memcpy(report->wrong_text, shared->wrong_text, sizeof(report->wrong_text));
+    }
+}
+
+/* ---- the table ---- */
+
+/* Four digits that count, whatever the magnitude. */
+static void number_cell(struct weft_cli_table *table, double value)
+{
+    if (!isfinite(value)) {
+        weft_cli_table_cell(table, "-");
+        return;
+    }
+    int decimals = value >= 1000 ? 0 : value >= 100 ? 1 : value >= 10 ? 2 : value >= 1 ? 3 : 4;
+    weft_cli_table_cell(table, "%.*f", decimals, value);
+}
+
+static void add_row(struct weft_cli_table *table, const struct p2p_row *row)
+{
+    char size[24];
+    weft_cli_table_cell(table, "%s", weft_bench_p2p_op_name(row->series.op));
+    weft_cli_table_cell(table, "%d", row->ranks);
+    weft_cli_table_cell(table, "%s", weft_cli_print_size(row->series.bytes, size));
+    weft_cli_table_cell(table, "%d", row->series.window);
+    weft_cli_table_cell(table, "%zu", row->series.samples);
+    number_cell(table, row->figures.p50);
+    number_cell(table, row->figures.p99);
+    number_cell(table, row->gbs);
+    if (isfinite(row->limit_pct)) {
+        weft_cli_table_cell(table, "%.1f", row->limit_pct);
+    } else {
+        weft_cli_table_cell(table, "-");
+    }
+    number_cell(table, row->cpu_s_per_gb);
+    weft_cli_table_cell(table, "%.0f-%.0f", row->probe_ns[0], row->probe_ns[1]);
+    weft_cli_table_cell(table, "%llu", (unsigned long long)row->wrong);
+    if (row->series.op == P2P_MESH) {
+        size_t pairs = row->series.samples / (size_t)row->series.iters;
+        char *note = weft_cli_format("all %zu pairs once: %.1f us (the slowest rank, median), "
+                                     "%.2f us per pair",
+                                     pairs, row->pass_us, row->pass_us / (double)pairs);
+        weft_cli_table_note(table, note);
+        free(note);
+    }
+}
+
+static bool is_busy(const struct p2p_row *row)
+{
+    return row->probe_ns[0] > P2P_BUSY_NS || row->probe_ns[1] > P2P_BUSY_NS;
+}
+
+void weft_bench_p2p_print_table(const struct p2p_arguments *arguments,
+                                const struct p2p_report *report)
+{
+    static const struct weft_cli_column columns[] = {
+        {"op", false},     {"ranks", true},    {"bytes", true},    {"window", true},
+        {"iters", true},   {"p50 us", true},   {"p99 us", true},   {"GB/s", true},
+        {"limit %", true}, {"CPU s/GB", true}, {"probe ns", true}, {"wrong", true},
+    };
+    struct weft_cli_table *table = weft_cli_table_open(columns, WEFT_COUNT_OF(columns));
+    size_t busy = 0;
+    for (size_t i = 0; i < report->count; i++) {
+        add_row(table, &report->row[i]);
+        busy += is_busy(&report->row[i]);
+    }
+    printf("p2p on %u CPUs; ranks are %s, path %s, %s buffers; times of one message\n"
+           "limit: %s, before each row; probe: a flag from core to core, before-after\n\n",
+           weft_topo_cpus(""), arguments->is_threads ? "threads" : "processes",
+           arguments->path_name != NULL ? arguments->path_name : "auto", arguments->alloc,
+           arguments->path == P2P_TCP ? "bare loopback sockets" : "the probe and one memcpy");
+    weft_cli_table_print(table, stdout);
+    weft_cli_table_close(table);
+    if (busy > 0) {
+        printf("\nprobe above %d ns in %zu of %zu rows: other work had a core, they mean little\n",
+               P2P_BUSY_NS, busy, report->count);
+    }
+}
+
+/* ---- JSON ---- */
+
+static void json_args(struct weft_cli_json *json, const struct p2p_arguments *arguments)
+{
+    weft_cli_json_object(json, "args");
+    weft_cli_json_array(json, "ranks");
+    for (unsigned i = 0; i < arguments->ranks.count; i++) {
+        weft_cli_json_int(json, NULL, arguments->ranks.value[i]);
+    }
+    weft_cli_json_end(json);
+    weft_cli_json_text(json, "mode", arguments->modes);
+    weft_cli_json_int(json, "minbytes", (int64_t)arguments->min_bytes);
+    weft_cli_json_int(json, "maxbytes", (int64_t)arguments->max_bytes);
+    weft_cli_json_int(json, "stepfactor", arguments->factor);
+    weft_cli_json_int(json, "iters", arguments->iters);
+    weft_cli_json_int(json, "warmup", arguments->warmup);
+    weft_cli_json_int(json, "check", arguments->check);
+    weft_cli_json_end(json);
+}
+
+static void json_row(struct weft_cli_json *json, const struct p2p_arguments *arguments,
+                     const struct p2p_row *row, int64_t chunk)
+{
+    const struct p2p_series *series = &row->series;
+    weft_cli_json_object(json, NULL);
+    weft_cli_json_text(json, "op", weft_bench_p2p_op_name(series->op));
+    weft_cli_json_int(json, "ranks", row->ranks);
+    weft_cli_json_int(json, "bytes", (int64_t)series->bytes);
+    weft_cli_json_int(json, "count", (int64_t)series->bytes);
+    weft_cli_json_text(json, "dtype", "u8");
+    weft_cli_json_null(json, "redop"); /* as in every benchmark's rows; of collectives */
+    weft_cli_json_text(json, "path", arguments->path_name != NULL ? arguments->path_name : "auto");
+    weft_cli_json_bool(json, "inplace", false);
+    weft_cli_json_null(json, "algo");
+    weft_cli_json_text(json, "alloc", arguments->alloc);
+    weft_cli_json_int(json, "lanes", 1);
+    weft_cli_json_int(json, "window", series->window);
+    weft_cli_json_int(json, "chunk", chunk);
+    weft_cli_json_text(json, "strategy", "single");
+    weft_cli_json_int(json, "threads", arguments->is_threads);
+    weft_cli_json_object(json, "nic_bytes");
+    weft_cli_json_end(json);
+    weft_cli_json_int(json, "iters", (int64_t)series->samples);
+    weft_bench_json_figures(json, &row->figures);
+    weft_cli_json_real(json, "algbw_gbs", row->gbs);
+    weft_cli_json_real(json, "busbw_gbs", row->gbs);
+    weft_cli_json_real(json, "limit_us", row->limit_us);
+    weft_cli_json_real(json, "limit_pct", row->limit_pct);
+    weft_cli_json_real(json, "cpu_s_per_gb", row->cpu_s_per_gb);
+    weft_cli_json_null(json, "copies_per_byte"); /* nothing counts them yet */
+    if (series->op == P2P_MESH) {
+        weft_cli_json_int(json, "pairs", (int64_t)(series->samples / (size_t)series->iters));
+        weft_cli_json_real(json, "pass_us", row->pass_us);
+    }
+    weft_cli_json_array(json, "probe_ns");
+    weft_cli_json_real(json, NULL, row->probe_ns[0]);
+    weft_cli_json_real(json, NULL, row->probe_ns[1]);
+    weft_cli_json_end(json);
+    weft_cli_json_int(json, "wrong", (int64_t)row->wrong);
+    weft_cli_json_end(json);
+}
+
+bool weft_bench_p2p_print_json(const struct p2p_arguments *arguments,
+                               const struct p2p_report *report)
+{
+    struct weft_cli_json json;
+    struct weft_params *params = weft_cli_alloc(1, sizeof(*params));
+    int64_t chunk = weft_params_load(params) == WEFT_OK ? params->number[WEFT_PARAM_CHUNK] : 0;
+    free(params);
+    weft_cli_json_open(&json, stdout);
+    weft_cli_json_text(&json, "bench", "p2p");
+    weft_cli_json_object(&json, "host");
+    weft_cli_json_int(&json, "cores", weft_topo_cpus(""));
+    weft_cli_json_end(&json);
+    json_args(&json, arguments);
+    weft_cli_json_array(&json, "results");
+    for (size_t i = 0; i < report->count; i++) {
+        json_row(&json, arguments, &report->row[i], chunk);
+    }
+    return weft_cli_json_close(&json);
+}

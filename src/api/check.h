@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to api: the checks every call begins with. `call` is the public name, for the text. */
+#ifndef WEFT_API_CHECK_H
+#define WEFT_API_CHECK_H
+
+#include "comm/comm.h"
+
+/* No handle, somebody else's handle. */
+weft_status_t weft_api_check_comm(weft_comm_t comm, const char *call);
+weft_status_t weft_api_check_pointer(const void *pointer, const char *call, const char *name);
+weft_status_t weft_api_check_rank(weft_comm_t comm, int rank, const char *call);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lane: one path to one peer. A port is one rank's end of one kind of path (shm: its inbox and pool;
+ * tcp: its listener and its connections); a lane is what leads from a port to one peer. Frames go down
+ * by post; what happened comes up as values returned by poll, never by a call upward.
+ *
+ * Everything runs under the engine's lock, except where it says otherwise. Nothing blocks.
+ */
+#ifndef WEFT_LANE_H
+#define WEFT_LANE_H
+
+#include "engine/engine.h"
+#include "mem/mem.h"
+#include "wire/wire.h"
+
+struct weft_lane_port;
+
+enum weft_lane_caps {
+    WEFT_LANE_SURE = 1,  /* cannot die alone: needs no acknowledgements and no replay */
+    WEFT_LANE_MAPS = 2,  /* memory from weft_alloc() can be mapped on both sides */
+    WEFT_LANE_PULLS = 4, /* the peer's private memory can be read (CMA); per lane, after probing */
+};
+
+/* Embedded first in each kind's own struct. */
+struct weft_lane {
+    const struct weft_lane_ops *ops;
+    struct weft_lane_port *port;
+    uint32_t peer; /* rank of the job */
+    uint32_t caps;
+    uint32_t chunk_max; /* longest payload of one post */
+    bool is_up;
+    void *owner;        /* the link's */
+    char peer_text[96]; /* "10.0.0.7:4411", "pid 4411 on this host" */
+};
+
+enum weft_done_kind {
+    WEFT_DONE_OPENED,  /* a lane is up: one that we dialled, or (owner NULL) one that a peer did */
+    WEFT_DONE_ARRIVED, /* a frame with its payload at `payload`, in the lane's memory. token 0: valid
+                           until the next poll; else until release(lane, token) */
+    WEFT_DONE_HEADER,  /* a frame whose payload is still on its way: answer with place() at once */
+    WEFT_DONE_LANDED,  /* the payload of that frame is where it was asked to be */
+    WEFT_DONE_SENT,    /* memory lent with a post is free again */
+    WEFT_DONE_WRITABLE, /* a lane that was full has room */
+    WEFT_DONE_LOST,     /* status, text: the lane is of no use any more; close it */
+};
+
+struct weft_done {
+    enum weft_done_kind kind;
+    struct weft_lane *lane;
+    struct weft_wire_data frame; /* ARRIVED, HEADER, LANDED */
+    const void *payload;
+    uint32_t token;
+    void *cookie; /* SENT: as given to post */
+    weft_status_t status;
+    const char *text; /* LOST: valid until the lane is closed */
+};
+
+enum weft_post {
+    WEFT_POST_FULL, /* not taken; WRITABLE will come */
+    WEFT_POST_SENT, /* taken, the memory is free */
+    WEFT_POST_LENT, /* taken, the memory is lent until SENT */
+};
+
+#define WEFT_LANE_ADDRESS_LEN 96
+/* What a peer needs to dial a port; encoded by the port that opens it, read by the same kind. */
+struct weft_lane_address {
+    uint8_t bytes[WEFT_LANE_ADDRESS_LEN];
+    uint32_t len; /* 0: this port takes no calls */
+};
+
+struct weft_lane_port_spec {
+    struct weft_engine *engine; /* lent, as all pointers here, while the port lives */
+    const struct weft_params *params;
+    const struct weft_wire_self *self;
+    const struct sockaddr_storage *addr; /* tcp: where to listen, port 0 */
+    const uint32_t *local_ranks;         /* shm: ranks of this host, ascending, self included */
+    uint32_t local_count;
+};
+
+struct weft_lane_ops {
+    const char *name;
+    weft_status_t (*port_open)(const struct weft_lane_port_spec *spec,
+                               struct weft_lane_port **port_p);
+    void (*port_close)(struct weft_lane_port *port); /* after its lanes; NULL is fine */
+    void (*address)(const struct weft_lane_port *port, struct weft_lane_address *address_p);
+    /* What happened, at most `room` (≥ 4) values; returns how many. */
+    unsigned (*poll)(struct weft_lane_port *port, struct weft_done *done, unsigned room);
+    /* About to sleep in epoll: false when there is something to poll after all. disarm: awake. */
+    bool (*arm)(struct weft_lane_port *port);
+    void (*disarm)(struct weft_lane_port *port);
+
+    /* Dials. OPENED or LOST follows. */
+    weft_status_t (*open)(struct weft_lane_port *port, uint32_t peer,
+                          const struct weft_lane_address *address, struct weft_lane **lane_p);
+    /* frame->len == slice->len ≤ chunk_max. */
+    enum weft_post (*post)(struct weft_lane *lane, const struct weft_wire_data *frame,
+                           const struct weft_slice *slice, void *cookie);
+    /* Answers HEADER: memory for exactly frame.len bytes, lent until LANDED or LOST; data NULL: to the
+     * sink (LANDED follows all the same). Again, with data NULL: the rest of it goes to the sink. */
+    void (*place)(struct weft_lane *lane, const struct weft_slice *slice);
+    void (*release)(struct weft_lane *lane, uint32_t token); /* of ARRIVED; also after LOST */
+    /* MAPS. Where the peer's allocation `region` lies here. ERR_BUSY: it was asked for, try later. */
+    weft_status_t (*map)(struct weft_lane *lane, uint64_t region, uint64_t offset, size_t len,
+                         void **memory_p);
+    /* MAPS. Makes our allocation known to the peer before frames that name it. */
+    weft_status_t (*share)(struct weft_lane *lane, const struct weft_mem_place *place);
+    /* PULLS. Any thread, without the lock: copies from the peer's address space. ERR_SYSTEM. */
+    weft_status_t (*pull)(struct weft_lane *lane, uint64_t address, const struct weft_slice *slice);
+    /* Wakes the peer if it sleeps: something was written into its memory. */
+    void (*nudge)(struct weft_lane *lane);
+    /* What was lent with this cookie is wanted back, whatever the peer does. Returns for how many posts
+     * the lane has made its own copy: their SENT does not come; that of the others comes soon. */
+    unsigned (*forget)(struct weft_lane *lane, const void *cookie);
+    /* Bytes taken by post that have not left yet. */
+    size_t (*queued)(const struct weft_lane *lane);
+    void (*close)(struct weft_lane *lane); /* at once; NULL is fine */
+};
+
+extern const struct weft_lane_ops weft_lane_shm, weft_lane_tcp;
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of one rank that others read and write themselves: allocations of weft_alloc(), sent once
+ * per lane as descriptors and mapped by the peer, and private memory, copied out with
+ * process_vm_readv() (CMA) where the kernel lets us.
+ *
+ * Whether CMA works is tried, not guessed: the peer names the address of 16 random bytes of its own
+ * and their value. A process of another pid namespace, a policy against it, a wrong process: all of
+ * them show as bytes that differ.
+ */
+#include "lane/shm/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#define PULL_LEN ((size_t)1 << 30)
+#define ASK_AGAIN 4096
+
+/* ---- what is known ---- */
+
+static struct weft_shm_known *find(const struct weft_shm_known_list *list, uint64_t id)
+{
+    for (unsigned i = list->count; i > 0; i--) {
+        if (list->items[i - 1].id == id) {
+            return &list->items[i - 1];
+        }
+    }
+    return NULL;
+}
+
+static struct weft_shm_known *add(struct weft_shm_known_list *list, uint64_t id)
+{
+    if (list->count == list->room) {
+        unsigned room = list->room > 0 ? list->room * 2 : 8;
+        struct weft_shm_known *grown = realloc(list->items, room * sizeof(*grown));
+        if (grown == NULL) {
+            return NULL;
+        }
+        list->items = grown;
+        list->room = room;
+    }
+    list->items[list->count] = (struct weft_shm_known){.id = id, .region = {.fd = -1}};
+    return &list->items[list->count++];
+}
+
+static void drop(struct weft_shm_known_list *list, struct weft_shm_known *known)
+{
+    *known = list->items[--list->count];
+}
+
+void weft_shm_regions_close(struct weft_shm_lane *lane)
+{
+    for (unsigned i = 0; i < lane->mapped.count; i++) {
+        weft_mem_region_close(&lane->mapped.items[i].region);
+    }
+    free(lane->mapped.items);
+    free(lane->shared.items);
+}
+
+/* ---- ours, at the peer ---- */
+
+static struct weft_shm_mail region_mail(enum weft_shm_mail_kind kind, uint64_t id, size_t len)
+{
+    return (struct weft_shm_mail){.magic = WEFT_SHM_MAGIC, .kind = kind, .id = id, .len = len};
+}
+
+weft_status_t weft_shm_share(struct weft_lane *base, const struct weft_mem_place *place)
+{
+    struct weft_shm_lane *lane = (struct weft_shm_lane *)base;
+    struct weft_shm_port *port = weft_shm_port_of(lane);
+    const struct weft_shm_mail mail = region_mail(WEFT_SHM_REGION, place->id, place->len);
+    weft_status_t status = WEFT_OK;
+    if (lane->state != WEFT_SHM_UP) {
+        return weft_fail(WEFT_ERR_PEER, "the lane to rank %u is not up", base->peer);
+    }
+    pthread_mutex_lock(&port->share_lock);
+    if (find(&lane->shared, place->id) == NULL) {
+        if (add(&lane->shared, place->id) == NULL) {
+            status = weft_fail(WEFT_ERR_MEMORY, "no memory to share an allocation");
+        } else if (!weft_shm_mail_send(lane->fd, &mail, place->fd)) {
+            lane->shared.count--;
+            status = weft_fail(WEFT_ERR_BUSY, "the socket to rank %u is full", base->peer);
+        }
+    }
+    pthread_mutex_unlock(&port->share_lock);
+    return status;
+}
+
+void weft_shm_answer_want(struct weft_shm_lane *lane, uint64_t id)
+{
+    struct weft_mem_place place;
+    const struct weft_shm_mail gone = region_mail(WEFT_SHM_GONE, id, 0);
+    if (!weft_mem_find_id(id, &place)) {
+        weft_shm_mail_send(lane->fd, &gone, -1);
+    } else {
+        (void)weft_shm_share(&lane->base, &place); /* no room now: it asks again */
+    }
+}
+
+/* From any thread, without the engine's lock; not a word about those the peer never heard of. */
+void weft_shm_freed(struct weft_mem_watcher *watcher, uint64_t id)
+{
+    struct weft_shm_port *port = WEFT_CONTAINER_OF(watcher, struct weft_shm_port, watcher);
+    const struct weft_shm_mail mail = region_mail(WEFT_SHM_GONE, id, 0);
+    pthread_mutex_lock(&port->share_lock);
+    for (uint32_t i = 0; i < port->local_count; i++) {
+        struct weft_shm_lane *lane = port->lanes[i];
+        struct weft_shm_known *known = lane != NULL ? find(&lane->shared, id) : NULL;
+        if (known == NULL) {
+            continue;
+        }
+        if (weft_shm_mail_send(lane->fd, &mail, -1)) {
+            drop(&lane->shared, known);
+        } else {
+            known->is_gone = true;
+            atomic_store_explicit(&port->has_gone, true, memory_order_relaxed);
+        }
+    }
+    pthread_mutex_unlock(&port->share_lock);
+}
+
+void weft_shm_tell_gone(struct weft_shm_lane *lane)
+{
+    struct weft_shm_port *port = weft_shm_port_of(lane);
+    pthread_mutex_lock(&port->share_lock);
+    for (unsigned i = lane->shared.count; i > 0; i--) {
+        struct weft_shm_known *known = &lane->shared.items[i - 1];
+        const struct weft_shm_mail mail = region_mail(WEFT_SHM_GONE, known->id, 0);
+        if (!known->is_gone) {
+            continue;
+        }
+        if (lane->fd < 0 || weft_shm_mail_send(lane->fd, &mail, -1)) {
+            drop(&lane->shared, known);
+        } else {
+            atomic_store_explicit(&port->has_gone, true, memory_order_relaxed);
+        }
+    }
+    pthread_mutex_unlock(&port->share_lock);
+}
+
+/* ---- the peer's, here ---- */
+
+weft_status_t weft_shm_take_region(struct weft_shm_lane *lane, const struct weft_shm_mail *mail,
+                                   int fd)
+{
+    struct weft_mem_region region;
+    struct weft_shm_known *known;
+    weft_status_t status;
+    if (fd < 0 || mail->len > SIZE_MAX / 2 || find(&lane->mapped, mail->id) != NULL) {
+        weft_fd_close(fd);
+        return weft_fail(WEFT_ERR_PROTOCOL,
+                         "shared an allocation twice, or without its descriptor");
+    }
+    status = weft_mem_region_map(fd, mail->len, &region);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    known = add(&lane->mapped, mail->id);
+    if (known == NULL) {
+        weft_mem_region_close(&region);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a peer's allocation");
+    }
+    known->region = region;
+    lane->wanted = lane->wanted == mail->id ? 0 : lane->wanted;
+    return WEFT_OK;
+}
+
+void weft_shm_take_gone(struct weft_shm_lane *lane, uint64_t id)
+{
+    struct weft_shm_known *known = find(&lane->mapped, id);
+    if (known != NULL) {
+        weft_mem_region_close(&known->region);
+        drop(&lane->mapped, known);
+    }
+    lane->refused = id;
+    lane->wanted = lane->wanted == id ? 0 : lane->wanted;
+}
+
+static weft_status_t ask_for(struct weft_shm_lane *lane, uint64_t id)
+{
+    const struct weft_shm_mail mail = region_mail(WEFT_SHM_WANT, id, 0);
+    if (lane->refused == id) {
+        lane->refused = 0;
+        return weft_fail(WEFT_ERR_INVALID, "rank %u has no allocation %llu (any more)",
+                         lane->base.peer, (unsigned long long)id);
+    }
+    /* Again from time to time: the answer may not have fitted into the socket. */
+    if ((lane->wanted != id || ++lane->asks % ASK_AGAIN == 0) &&
+        weft_shm_mail_send(lane->fd, &mail, -1)) {
+        lane->wanted = id;
+    }
+    return weft_fail(WEFT_ERR_BUSY, "allocation %llu of rank %u is on its way",
+                     (unsigned long long)id, lane->base.peer);
+}
+
+weft_status_t weft_shm_map(struct weft_lane *base, uint64_t region, uint64_t offset, size_t len,
+                           void **memory_p)
+{
+    struct weft_shm_lane *lane = (struct weft_shm_lane *)base;
+    struct weft_shm_known *known = find(&lane->mapped, region);
+    if (known == NULL) {
+        weft_shm_mail_read(lane);
+        known = find(&lane->mapped, region);
+    }
+    if (known == NULL && lane->state != WEFT_SHM_UP) {
+        return weft_fail(WEFT_ERR_PEER, "the lane to rank %u is not up", base->peer);
+    }
+    if (known == NULL) {
+        return ask_for(lane, region);
+    }
+    if (offset > known->region.len || len > known->region.len - offset) {
+        return weft_fail(WEFT_ERR_INVALID,
+                         "%zu bytes at %llu are outside an allocation of %zu bytes "
+                         "of rank %u",
+                         len, (unsigned long long)offset, known->region.len, base->peer);
+    }
+    *memory_p = known->region.base + offset;
+    return WEFT_OK;
+}
+
+/* ---- CMA ---- */
+
+/* An address of another process, for the kernel: here it means nothing. */
+static void *address_there(uint64_t address)
+{
+    void *pointer;
+    memcpy(&pointer, &address, sizeof(pointer));
+    return pointer;
+}
+static_assert(sizeof(void *) == sizeof(uint64_t), "addresses travel as 64 bits");
+
+bool weft_shm_probe(pid_t pid, uint64_t address, const uint8_t expected[16])
+{
+    uint8_t seen[16];
+    struct iovec here = {.iov_base = seen, .iov_len = sizeof(seen)};
+    struct iovec there = {.iov_base = address_there(address), .iov_len = sizeof(seen)};
+    return pid > 0 && process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof(seen) &&
+           memcmp(seen, expected, sizeof(seen)) == 0;
+}
+
+weft_status_t weft_shm_pull(struct weft_lane *base, uint64_t address,
+                            const struct weft_slice *slice)
+{
+    const struct weft_shm_lane *lane = (const struct weft_shm_lane *)base;
+    size_t done = 0;
+    if (lane->is_same_process) { /* no need to ask the kernel */
+        weft_mem_copy(slice->data, address_there(address), slice->len, WEFT_COPY_PLAIN);
+        return WEFT_OK;
+    }
+    while (done < slice->len) {
+        size_t piece = slice->len - done < PULL_LEN ? slice->len - done : PULL_LEN;
+        struct iovec here = {.iov_base = (uint8_t *)slice->data + done, .iov_len = piece};
+        struct iovec there = {.iov_base = address_there(address + done), .iov_len = piece};
+        ssize_t got = process_vm_readv(lane->pid, &here, 1, &there, 1, 0);
+        if (got > 0) {
+            done += (size_t)got;
+        } else if (got == 0 || errno != EINTR) {
+            errno = got == 0 ? EFAULT : errno;
+            return weft_fail_errno("cannot read %zu bytes of the memory of rank %u (%s)",
+                                   slice->len, base->peer, base->peer_text);
+        }
+    }
+    return WEFT_OK;
+}

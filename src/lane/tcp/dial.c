@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How lanes come and go. The handshake is net's; a listener whose house is full puts silent callers
+ * out, so a dialler that was closed without a word dials again until its deadline. Only words of
+ * the peer (a refusal), a path that is not there and the deadline end the attempt.
+ */
+#include "lane/tcp/tcp.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_MIN_MS 10
+#define PAUSE_MAX_MS 500
+
+static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns);
+static void lane_ready(struct weft_engine_source *source, uint32_t events);
+
+/* ---- sockets ---- */
+
+/* Both ends on one host: what bounds the rate is memory, and a modelled path only slows it down. */
+static bool is_loopback(int fd)
+{
+    struct sockaddr_storage here, there;
+    struct weft_wire_addr near, far;
+    socklen_t here_len = sizeof(here), there_len = sizeof(there);
+    if (getsockname(fd, (struct sockaddr *)&here, &here_len) != 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_len) != 0) {
+        return false;
+    }
+    weft_net_addr_to_wire(&here, &near);
+    weft_net_addr_to_wire(&there, &far);
+    return (far.family == 4 && far.bytes[0] == 127) ||
+           memcmp(near.bytes, far.bytes, sizeof(far.bytes)) == 0;
+}
+
+static bool set_one(int fd, const char *name)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
+}
+
+static void set_congestion(struct weft_lane_tcp_port *port, int fd)
+{
+    const char *name = port->spec.params->text[WEFT_PARAM_TCP_CC];
+    if (strcmp(name, "auto") == 0) {
+        if (is_loopback(fd) && !set_one(fd, "cubic")) {
+            set_one(fd, "reno");
+        }
+    } else if (name[0] != '\0' && !set_one(fd, name) && !port->has_warned) {
+        port->has_warned = true;
+        weft_log(lane, WARN, "WEFT_TCP_CC=%s: %s; the kernel's default is used", name,
+                 strerror(errno));
+    }
+}
+
+static void set_options(struct weft_lane_tcp *lane, int fd)
+{
+    struct weft_lane_tcp_port *port = weft_lane_tcp_port_of(lane->lane.port);
+    int64_t zerocopy_min = port->spec.params->number[WEFT_PARAM_TCP_ZEROCOPY];
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    set_congestion(port, fd);
+    if (zerocopy_min > 0 && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) == 0) {
+        lane->zerocopy_min = (size_t)zerocopy_min;
+    }
+}
+
+/* ---- a lane's life ---- */
+
+static struct weft_lane_tcp *lane_new(struct weft_lane_tcp_port *port, uint32_t peer,
+                                      enum weft_lane_tcp_state state)
+{
+    struct weft_lane_tcp *lane = malloc(sizeof(*lane));
+    if (lane == NULL) {
+        return NULL;
+    }
+    memset(lane, 0, offsetof(struct weft_lane_tcp, posts)); /* ring and buffer are written first */
+    lane->lane.ops = &weft_lane_tcp;
+    lane->lane.port = (struct weft_lane_port *)port;
+    lane->lane.peer = peer;
+    lane->lane.chunk_max = (uint32_t)port->spec.params->number[WEFT_PARAM_CHUNK];
+    lane->state = state;
+    lane->source.ready = lane_ready;
+    lane->source.fd = -1;
+    lane->is_checked = port->spec.params->number[WEFT_PARAM_CHECKSUM] != 0;
+    lane->zerocopy_min = SIZE_MAX;
+    lane->pause_ms = PAUSE_MIN_MS;
+    weft_engine_timer_open(&lane->timer, timer_fired);
+    weft_list_open(&lane->ready_node);
+    weft_list_append(&port->lanes, &lane->node);
+    return lane;
+}
+
+static void disconnect(struct weft_lane_tcp *lane)
+{
+    struct weft_engine *engine = weft_lane_tcp_port_of(lane->lane.port)->spec.engine;
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    int fd = lane->source.fd;
+    weft_engine_timer_cancel(engine, &lane->timer);
+    weft_net_conn_close(lane->conn);
+    lane->conn = NULL;
+    if (fd >= 0) {
+        if (lane->zero_done != lane->zero_sent) {
+            /* The kernel would go on reading memory that is the user's again. */
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        }
+        weft_engine_remove(engine, &lane->source);
+        weft_fd_close(fd);
+    }
+    weft_lane_tcp_drop_posts(lane);
+}
+
+void weft_lane_tcp_lose(struct weft_lane_tcp *lane, weft_status_t status, const char *text)
+{
+    if (lane->state == WEFT_LANE_TCP_LOST) {
+        return;
+    }
+    snprintf(lane->lost_text, sizeof(lane->lost_text), "%s", text);
+    lane->lost_status = status;
+    lane->state = WEFT_LANE_TCP_LOST;
+    lane->lane.is_up = false;
+    disconnect(lane);
+    weft_lane_tcp_make_ready(lane, 0);
+}
+
+void weft_lane_tcp_close(struct weft_lane *base)
+{
+    struct weft_lane_tcp *lane;
+    struct weft_lane_tcp_port *port;
+    if (base == NULL) {
+        return;
+    }
+    lane = weft_lane_tcp_of(base);
+    port = weft_lane_tcp_port_of(base->port);
+    disconnect(lane);
+    for (unsigned i = 0; i < WEFT_LANE_TCP_HOT; i++) {
+        if (port->hot[i] == lane) {
+            port->hot[i] = NULL;
+        }
+    }
+    weft_list_remove(&lane->ready_node);
+    weft_list_remove(&lane->node);
+    free(lane);
+}
+
+static void lane_ready(struct weft_engine_source *source, uint32_t events)
+{
+    weft_lane_tcp_make_ready(WEFT_CONTAINER_OF(source, struct weft_lane_tcp, source), events);
+}
+
+/* Takes the descriptor out of a connection that is open. The keys go: frames are not sealed, so
+ * nobody needs them. */
+static bool take_over(struct weft_lane_tcp *lane, struct weft_net_conn *conn)
+{
+    struct weft_engine *engine = weft_lane_tcp_port_of(lane->lane.port)->spec.engine;
+    uint8_t keys[2][WEFT_WIRE_KEY_LEN];
+    int fd;
+    snprintf(lane->lane.peer_text, sizeof(lane->lane.peer_text), "%s", conn->peer_text);
+    fd = weft_net_conn_detach(conn, keys[0], keys[1]);
+    weft_secret_wipe(keys, sizeof(keys));
+    if (fd < 0) {
+        return false;
+    }
+    lane->conn = NULL;
+    set_options(lane, fd);
+    if (weft_engine_add(engine, &lane->source, fd, EPOLLIN) != WEFT_OK) {
+        weft_fd_close(fd);
+        weft_lane_tcp_lose(lane, WEFT_ERR_SYSTEM, weft_error_text());
+        return false;
+    }
+    return true;
+}
+
+/* ---- accepting ---- */
+
+static void server_hello(struct weft_net_conn *conn)
+{
+    struct weft_lane_tcp_port *port = conn->owner;
+    struct weft_lane_tcp *lane;
+    if (conn->purpose != WEFT_WIRE_LANE) {
+        weft_net_conn_refuse(conn, WEFT_ERR_PROTOCOL, "data lanes only are served here");
+        return;
+    }
+    if (conn->peer_rank >= port->spec.self->ranks || conn->peer_rank == port->spec.self->rank) {
+        weft_net_conn_refuse(conn, WEFT_ERR_INVALID, "no other rank of this job has that number");
+        return;
+    }
+    lane = lane_new(port, conn->peer_rank, WEFT_LANE_TCP_GREETING);
+    if (lane == NULL) {
+        weft_net_conn_refuse(conn, WEFT_ERR_MEMORY, "no memory for a lane");
+        return;
+    }
+    weft_net_conn_accept(conn);
+    if (!take_over(lane, conn)) {
+        weft_lane_tcp_close(&lane->lane); /* nobody knows it yet */
+    }
+}
+
+static void server_lost(struct weft_net_conn *conn, weft_status_t status, const char *why)
+{
+    weft_log(lane, DEBUG, "%s: %s: %s", conn->peer_text, weft_status_name(status), why);
+    weft_net_conn_close(conn);
+}
+
+/* Calls that cannot come: a client has no hello, a server is never opened, frames are read here. */
+static void never(struct weft_net_conn *conn)
+{
+    (void)conn;
+    assert(false);
+}
+
+static void never_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
+                        const uint8_t *payload)
+{
+    (void)frame;
+    (void)payload;
+    never(conn);
+}
+
+const struct weft_net_conn_ops weft_lane_tcp_server_ops = {
+    .hello = server_hello, .opened = never, .frame = never_frame, .lost = server_lost};
+
+/* ---- dialling ---- */
+
+static void client_opened(struct weft_net_conn *conn)
+{
+    struct weft_lane_tcp *lane = conn->owner;
+    char text[128];
+    if (conn->peer_rank != lane->lane.peer) {
+        snprintf(text, sizeof(text), "rank %u answers there instead of rank %u", conn->peer_rank,
+                 lane->lane.peer);
+        weft_lane_tcp_lose(lane, WEFT_ERR_PROTOCOL, text);
+        return;
+    }
+    if (!take_over(lane, conn)) {
+        return; /* it is lost, and knows why */
+    }
+    weft_engine_timer_cancel(weft_lane_tcp_port_of(lane->lane.port)->spec.engine, &lane->timer);
+    lane->state = WEFT_LANE_TCP_UP;
+    weft_lane_tcp_greet(lane);
+    weft_lane_tcp_make_ready(lane, 0);
+}
+
+static void client_lost(struct weft_net_conn *conn, weft_status_t status, const char *why)
+{
+    struct weft_lane_tcp *lane = conn->owner;
+    struct weft_engine *engine = weft_lane_tcp_port_of(lane->lane.port)->spec.engine;
+    if (status != WEFT_ERR_PEER || conn->is_refused || weft_clock_ns() >= lane->deadline_ns) {
+        weft_lane_tcp_lose(lane, status, why);
+        return;
+    }
+    weft_net_conn_close(conn);
+    lane->conn = NULL;
+    weft_engine_timer_set(engine, &lane->timer, weft_clock_after_ms(lane->pause_ms));
+    lane->pause_ms = lane->pause_ms < PAUSE_MAX_MS ? 2 * lane->pause_ms : lane->pause_ms;
+}
+
+static const struct weft_net_conn_ops client_ops = {
+    .hello = never, .opened = client_opened, .frame = never_frame, .lost = client_lost};
+
+static weft_status_t dial(struct weft_lane_tcp *lane)
+{
+    const struct weft_lane_tcp_port *port = weft_lane_tcp_port_of(lane->lane.port);
+    struct weft_net_dial dial;
+    weft_status_t status = weft_net_connect(&lane->addr, &dial);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    dial.self = port->spec.self;
+    dial.purpose = WEFT_WIRE_LANE;
+    dial.ops = &client_ops;
+    dial.owner = lane;
+    status = weft_net_conn_open(port->spec.engine, &dial, &lane->conn);
+    if (status == WEFT_OK) {
+        weft_engine_timer_set(port->spec.engine, &lane->timer, lane->deadline_ns);
+    }
+    return status;
+}
+
+static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_lane_tcp *lane = WEFT_CONTAINER_OF(timer, struct weft_lane_tcp, timer);
+    weft_status_t status;
+    if (lane->conn != NULL || now_ns >= lane->deadline_ns) {
+        weft_lane_tcp_lose(lane, WEFT_ERR_NETWORK, "did not answer in time (WEFT_START_TIMEOUT)");
+        return;
+    }
+    status = dial(lane);
+    if (status != WEFT_OK) {
+        weft_lane_tcp_lose(lane, status, weft_error_text());
+    }
+}
+
+weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, uint32_t peer,
+                                 const struct weft_lane_address *address, struct weft_lane **lane_p)
+{
+    struct weft_lane_tcp_port *port = weft_lane_tcp_port_of(base);
+    struct weft_lane_tcp *lane;
+    struct weft_wire_addr wire;
+    struct sockaddr_storage addr;
+    weft_status_t status;
+    if (address->len != WEFT_WIRE_ADDR_LEN) {
+        return weft_fail(WEFT_ERR_INVALID, "rank %u has no tcp address", peer);
+    }
+    status = weft_wire_addr_decode(address->bytes, &wire);
+    status = status == WEFT_OK ? weft_net_addr_from_wire(&wire, &addr) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    lane = lane_new(port, peer, WEFT_LANE_TCP_DIALLING);
+    if (lane == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a lane to rank %u", peer);
+    }
+    lane->is_known = true;
+    lane->addr = addr;
+    lane->deadline_ns =
+        weft_clock_after_ms((uint64_t)port->spec.params->number[WEFT_PARAM_START_TIMEOUT]);
+    weft_net_addr_print(&addr, lane->lane.peer_text);
+    status = dial(lane);
+    if (status != WEFT_OK) {
+        weft_lane_tcp_close(&lane->lane);
+        return status;
+    }
+    *lane_p = &lane->lane;
+    return WEFT_OK;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to lane/tcp: a port (listener, lanes, who is looked at) and a lane (one connection).
+ *
+ *   dialled:  DIALLING -> UP -> LOST        net runs the handshake, then hands the descriptor over
+ *   accepted: GREETING -> UP -> LOST        the dialler's first frame is an ACK: it opens the lane
+ *
+ * The one who accepts says nothing before that ACK: so nothing can be unread in the connection when
+ * its descriptor is taken out of it.
+ */
+#ifndef WEFT_LANE_TCP_H
+#define WEFT_LANE_TCP_H
+
+#include "lane/lane.h"
+#include "net/net.h"
+
+#define WEFT_LANE_TCP_IN_LEN (16u << 10)
+#define WEFT_LANE_TCP_POSTS 64
+#define WEFT_LANE_TCP_HOT 2
+#define WEFT_LANE_TCP_IO_MAX ((size_t)1 << 20) /* of one system call, so that rounds stay short */
+
+struct weft_lane_tcp_port {
+    struct weft_lane_port_spec spec;
+    struct weft_net_acceptor *acceptor;
+    struct weft_wire_addr addr; /* where it listens */
+    struct weft_list lanes;     /* of lane.node */
+    struct weft_list ready;     /* of lane.ready_node: to be looked at by the next poll */
+    struct weft_lane_tcp *hot[WEFT_LANE_TCP_HOT]; /* polled without being asked to; NULL: nobody */
+    uint32_t round;                               /* number of the poll */
+    bool has_warned;                              /* of a congestion control that is not there */
+};
+
+/* A post that did not leave at once. */
+struct weft_lane_tcp_post {
+    uint8_t header[WEFT_WIRE_DATA_LEN];
+    struct weft_slice slice; /* lent, unless it is `owned` */
+    void *cookie;
+    void *owned;    /* a copy of ours: who lent it wanted it back; else NULL */
+    size_t written; /* of header and slice together */
+    bool is_silent; /* nobody above waits for its SENT */
+    bool is_zerocopy;
+    /* system calls with MSG_ZEROCOPY that carried a part of it: their first number, how many they
+     * were, and how many of them the kernel has not reported yet */
+    uint32_t zero_first, zero_count, zero_left;
+};
+
+enum weft_lane_tcp_state {
+    WEFT_LANE_TCP_DIALLING,
+    WEFT_LANE_TCP_GREETING,
+    WEFT_LANE_TCP_UP,
+    WEFT_LANE_TCP_LOST,
+};
+
+enum weft_lane_tcp_reading {
+    WEFT_LANE_TCP_HEADER,  /* a frame begins at in_start */
+    WEFT_LANE_TCP_ASKED,   /* its header was told, place() has not answered yet */
+    WEFT_LANE_TCP_PLACING, /* its payload goes to `into` */
+    WEFT_LANE_TCP_SINKING, /* its payload goes nowhere */
+};
+
+struct weft_lane_tcp {
+    struct weft_lane lane;
+    struct weft_engine_source source; /* fd -1: not connected */
+    struct weft_list node, ready_node;
+    enum weft_lane_tcp_state state;
+    uint32_t round;  /* the poll that looked at it last */
+    uint32_t events; /* what epoll said since */
+    uint32_t misses; /* while hot: fruitless looks in a row */
+    bool is_hot;
+    bool is_known;   /* somebody above has it: its end must be told */
+    bool is_told;    /* … and was */
+    bool is_starved; /* a post was refused: WRITABLE is owed */
+    weft_status_t lost_status;
+    char lost_text[160];
+
+    /* opening, by the side that dials (dial.c) */
+    struct weft_net_conn *conn; /* owned, while the handshake runs */
+    struct weft_engine_timer timer;
+    struct sockaddr_storage addr;
+    uint64_t deadline_ns, pause_ms;
+
+    /* in (in.c) */
+    enum weft_lane_tcp_reading reading;
+    struct weft_wire_data frame; /* the one whose payload is being read */
+    uint8_t *into;               /* lent */
+    size_t left;                 /* bytes of its payload still to come */
+    uint32_t crc;
+    bool has_more; /* whole frames may lie in the buffer already */
+    uint32_t in_start, in_end;
+
+    /* out (out.c): head … next are written, next … tail are not; free-running */
+    uint32_t head, next, tail;
+    int out_error; /* errno; nothing leaves any more, reading will find the end */
+    bool is_checked;
+    size_t queued;
+    size_t zerocopy_min; /* SIZE_MAX: never */
+    uint32_t zero_sent, zero_done;
+    struct weft_lane_tcp_post posts[WEFT_LANE_TCP_POSTS];
+
+    uint8_t in[WEFT_LANE_TCP_IN_LEN];
+};
+
+/* Where a poll writes down what happened. */
+struct weft_lane_tcp_tell {
+    struct weft_done *done;
+    unsigned room, count;
+};
+
+static inline bool weft_lane_tcp_can_tell(const struct weft_lane_tcp_tell *tell)
+{
+    return tell->count < tell->room;
+}
+
+static inline struct weft_done *weft_lane_tcp_tell(struct weft_lane_tcp_tell *tell,
+                                                   struct weft_lane_tcp *lane,
+                                                   enum weft_done_kind kind)
+{
+    struct weft_done *done = &tell->done[tell->count++];
+    *done = (struct weft_done){.kind = kind, .lane = &lane->lane};
+    return done;
+}
+
+static inline struct weft_lane_tcp *weft_lane_tcp_of(const struct weft_lane *lane)
+{
+    return WEFT_CONTAINER_OF(lane, struct weft_lane_tcp, lane);
+}
+
+static inline struct weft_lane_tcp_port *weft_lane_tcp_port_of(const struct weft_lane_port *port)
+{
+    return (struct weft_lane_tcp_port *)(void *)port;
+}
+
+/* port.c */
+void weft_lane_tcp_make_ready(struct weft_lane_tcp *lane, uint32_t events);
+
+/* dial.c */
+extern const struct weft_net_conn_ops weft_lane_tcp_server_ops;
+weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, uint32_t peer,
+                                 const struct weft_lane_address *address,
+                                 struct weft_lane **lane_p);
+void weft_lane_tcp_close(struct weft_lane *base);
+/* The connection is over; the next poll says so. Lent memory is not touched from now on. */
+void weft_lane_tcp_lose(struct weft_lane_tcp *lane, weft_status_t status, const char *text);
+
+/* in.c */
+/* Reads once, unless whole frames are left from last time; tells what that gave. true: some came. */
+bool weft_lane_tcp_receive(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *tell);
+void weft_lane_tcp_place(struct weft_lane *base, const struct weft_slice *slice);
+
+/* out.c */
+enum weft_post weft_lane_tcp_post(struct weft_lane *base, const struct weft_wire_data *frame,
+                                  const struct weft_slice *slice, void *cookie);
+/* The dialler's first frame. */
+void weft_lane_tcp_greet(struct weft_lane_tcp *lane);
+/* Writes once what waits. */
+void weft_lane_tcp_flush(struct weft_lane_tcp *lane);
+/* Takes the kernel's word on what MSG_ZEROCOPY has finished. */
+void weft_lane_tcp_reap(struct weft_lane_tcp *lane);
+/* Tells SENT and WRITABLE; true: there is more to tell than there was room for. */
+bool weft_lane_tcp_tell_sent(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *tell);
+unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie);
+/* What is left in the ring goes. */
+void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane);
+size_t weft_lane_tcp_queued(const struct weft_lane *lane);
+
+#endif

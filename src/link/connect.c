@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a link gets its lane: ports opened when first needed, calls over the control plane, the dial, and
+ * the other way when one does not work. */
+#include "link/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_local(const struct weft_links *links, uint32_t rank)
+{
+    for (uint32_t i = 0; i < links->spec.port.local_count; i++) {
+        if (links->spec.port.local_ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool open_shm(struct weft_links *links)
+{
+    if (links->shm == NULL && !links->is_shm_broken &&
+        weft_lane_shm.port_open(&links->spec.port, &links->shm) != WEFT_OK) {
+        links->is_shm_broken = true;
+        weft_log(link, WARN, "no shared memory here%s: %s",
+                 links->spec.has_tcp ? ", tcp instead" : "", weft_error_text());
+    }
+    return links->shm != NULL;
+}
+
+static bool open_tcp(struct weft_links *links)
+{
+    const struct weft_links_spec *spec = &links->spec;
+    if (links->tcp == NULL && (spec->choose_addr(spec->addr_context, spec->addr) != WEFT_OK ||
+                               weft_lane_tcp.port_open(&spec->port, &links->tcp) != WEFT_OK)) {
+        weft_log(link, WARN, "no tcp here: %s", weft_error_text());
+    }
+    if (links->tcp != NULL) {
+        weft_engine_set_costly(spec->port.engine);
+    }
+    return links->tcp != NULL;
+}
+
+void weft_link_fail(struct weft_link *link, weft_status_t status, const char *text)
+{
+    link->state = WEFT_LINK_DOWN;
+    link->status = status;
+    snprintf(link->text, sizeof(link->text), "%s", text);
+}
+
+static bool send_call(struct weft_link *link, const struct weft_wire_dialling *call)
+{
+    const struct weft_links_spec *spec = &link->links->spec;
+    uint8_t bytes[WEFT_WIRE_DIALLING_MAX];
+    size_t len = weft_wire_dialling_encode(call, bytes);
+    if (!spec->call(spec->context, link->peer, bytes, len)) {
+        weft_link_fail(link, WEFT_ERR_NETWORK, "the control plane does not reach it any more");
+        return false;
+    }
+    link->state = WEFT_LINK_CALLING;
+    return true;
+}
+
+/* The lower rank says where it listens. */
+static void say_here(struct weft_link *link, bool wants_tcp)
+{
+    struct weft_links *links = link->links;
+    struct weft_wire_dialling call = {.kind = WEFT_DIALLING_HERE};
+    struct weft_lane_address address;
+    if (links->spec.has_shm && !wants_tcp && is_local(links, link->peer) && open_shm(links)) {
+        weft_lane_shm.address(links->shm, &address);
+        call.shm_len = (uint8_t)address.len;
+        memcpy(call.shm, address.bytes, address.len);
+    } else if (links->spec.has_tcp && open_tcp(links)) {
+        weft_lane_tcp.address(links->tcp, &address);
+        call.tcp_len = (uint8_t)address.len;
+        memcpy(call.tcp, address.bytes, address.len);
+    }
+    send_call(link, &call);
+}
+
+static void ask(struct weft_link *link, bool wants_tcp)
+{
+    struct weft_wire_dialling call = {.kind = WEFT_DIALLING_ASK, .tcp_len = wants_tcp};
+    send_call(link, &call);
+}
+
+void weft_link_want(struct weft_link *link)
+{
+    const struct weft_links *links = link->links;
+    if (link->state != WEFT_LINK_IDLE) {
+        return;
+    }
+    if (!links->spec.has_tcp && !is_local(links, link->peer)) {
+        weft_link_fail(link, WEFT_ERR_NETWORK, "it is on another host, and WEFT_PATH is shm");
+    } else if (links->spec.port.self->rank < link->peer) {
+        say_here(link, false);
+    } else {
+        ask(link, false);
+    }
+}
+
+static bool dial(struct weft_link *link, const struct weft_lane_ops *ops,
+                 struct weft_lane_port *port, const struct weft_lane_address *address)
+{
+    struct weft_lane *lane;
+    weft_status_t status = ops->open(port, link->peer, address, &lane);
+    if (status != WEFT_OK) {
+        weft_link_fail(link, status, weft_error_text());
+        return false;
+    }
+    lane->owner = link;
+    link->lane = lane;
+    link->state = WEFT_LINK_CALLING;
+    return true;
+}
+
+bool weft_link_try_elsewhere(struct weft_link *link)
+{
+    const struct weft_links *links = link->links;
+    if (!link->is_shm_tried || !links->spec.has_tcp || links->spec.port.self->rank < link->peer) {
+        return false;
+    }
+    link->is_shm_tried = false;
+    weft_log(link, WARN, "no shared memory with rank %u, tcp instead", link->peer);
+    ask(link, true);
+    return link->state == WEFT_LINK_CALLING;
+}
+
+/* The higher rank was told where the lower one listens. */
+static void dial_back(struct weft_link *link, const struct weft_wire_dialling *call)
+{
+    struct weft_links *links = link->links;
+    struct weft_lane_address address = {.len = 0};
+    if (call->shm_len > 0 && links->spec.has_shm && open_shm(links)) {
+        address.len = call->shm_len;
+        memcpy(address.bytes, call->shm, call->shm_len);
+        link->is_shm_tried = true;
+        if (dial(link, &weft_lane_shm, links->shm, &address) || weft_link_try_elsewhere(link)) {
+            return;
+        }
+    } else if (call->tcp_len > 0 && links->spec.has_tcp && open_tcp(links)) {
+        address.len = call->tcp_len;
+        memcpy(address.bytes, call->tcp, call->tcp_len);
+        dial(link, &weft_lane_tcp, links->tcp, &address);
+    } else if (call->shm_len > 0 && links->spec.has_tcp) {
+        ask(link, true);
+    } else {
+        weft_link_fail(link, WEFT_ERR_NETWORK,
+                       "there is no way to it: no shared memory, and no tcp allowed or possible");
+    }
+}
+
+void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *payload, size_t len)
+{
+    struct weft_wire_dialling call;
+    struct weft_link *link = links->spec.find(links->spec.context, from);
+    bool is_lower = links->spec.port.self->rank < from;
+    if (link == NULL || weft_wire_dialling_decode(payload, len, &call) != WEFT_OK) {
+        weft_log(link, ERROR, "cannot answer a call of rank %u: %s", from, weft_error_text());
+        return;
+    }
+    if (link->lane != NULL || link->state == WEFT_LINK_DOWN) {
+        return; /* it is being dialled, or up */
+    }
+    if (call.kind == WEFT_DIALLING_ASK && is_lower) {
+        say_here(link, call.tcp_len > 0);
+    } else if (call.kind == WEFT_DIALLING_HERE && !is_lower) {
+        dial_back(link, &call);
+    }
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * link: everything that leads to one peer. Finds the way (shared memory on one host, else tcp), dials
+ * on demand, numbers and keeps what may have to go again, counts credit. One lane per link for now.
+ *
+ * A link is always willing: before its lane is up, short frames are copied into the keep (a ring) and
+ * count as sent. On a lane that can die alone they stay there until the peer has acknowledged them, so
+ * that another lane can carry them again.
+ *
+ * Who dials: the higher rank, so that two ranks that want each other at once make one lane. The lower
+ * one says over the control plane where it listens (HERE), by itself or when asked (ASK).
+ *
+ * Everything under the engine's lock.
+ */
+#ifndef WEFT_LINK_H
+#define WEFT_LINK_H
+
+#include "lane/lane.h"
+
+#define WEFT_LINK_KEEP ((size_t)256 << 10) /* bytes of the keep, per link over tcp, or not up yet */
+#define WEFT_LINK_CREDIT ((uint64_t)1 << 20)
+#define WEFT_LINK_SMALL 128 /* what keeping a message costs at least */
+
+struct weft_links;
+
+enum weft_link_state { WEFT_LINK_IDLE, WEFT_LINK_CALLING, WEFT_LINK_UP, WEFT_LINK_DOWN };
+
+/* Embedded in its user's own struct for the peer. */
+struct weft_link {
+    struct weft_links *links;
+    uint32_t peer; /* rank of the job */
+    enum weft_link_state state;
+    struct weft_lane *lane; /* owned; NULL: none */
+    weft_status_t status;   /* DOWN: why */
+    char text[192];
+    bool wants_room;        /* a send was refused: WRITABLE is due */
+    struct weft_list roomy; /* among those whose keep has room again */
+
+    /* numbers of the frames that are kept */
+    uint32_t sent, received; /* the latest */
+    uint32_t acked;          /* of ours, by the peer */
+    uint32_t told;           /* of the peer's, by us */
+    uint32_t untold_len;     /* bytes received since */
+    /* credit for what arrives before its receive: cumulative bytes */
+    uint64_t eager_sent, eager_freed;    /* ours; freed: as the peer said */
+    uint64_t eager_consumed, eager_told; /* the peer's */
+
+    uint8_t *keep; /* ring, owned; NULL: not needed (any more) */
+    size_t keep_start, keep_len;
+    size_t keep_unsent; /* of keep_len, at its end: not given to a lane yet */
+    bool is_shm_tried;
+    struct weft_lane_address tcp_address; /* of the peer, once it said */
+};
+
+struct weft_links_spec {
+    struct weft_lane_port_spec port; /* both ports are opened from it */
+    bool has_shm, has_tcp;           /* ways that the settings allow */
+    /* Where to listen for tcp: asked when the first lane needs it, written to *port.addr. */
+    weft_status_t (*choose_addr)(void *context, struct sockaddr_storage *addr_p);
+    struct sockaddr_storage *addr;
+    void *addr_context;
+    /* Over the control plane; false: no way. */
+    bool (*call)(void *context, uint32_t to, const void *payload, size_t len);
+    void *context;
+    /* The user's link for a rank (a new one when it calls us first); NULL: no memory. */
+    struct weft_link *(*find)(void *context, uint32_t rank);
+};
+
+/* Copies spec; opens nothing yet. */
+weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_links **links_p);
+/* After its links; NULL is fine. */
+void weft_links_close(struct weft_links *links);
+/* A call came for us. */
+void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *payload, size_t len);
+/* What happened; done[].lane->owner is the link. LOST: the link is DOWN. OPENED: it is UP. */
+unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room);
+bool weft_links_arm(struct weft_links *links);
+void weft_links_disarm(struct weft_links *links);
+const struct weft_params *weft_links_params(const struct weft_links *links);
+
+void weft_link_open(struct weft_links *links, uint32_t peer, struct weft_link *link);
+void weft_link_close(struct weft_link *link);
+/* Begins to connect, if it has not. */
+void weft_link_want(struct weft_link *link);
+/* Short (≤ the eager limit): numbered and kept where that is needed. LENT: until SENT with cookie; with
+ * cookie NULL nobody hears of SENT, so then the slice must be empty, or the lane SURE, which copies.
+ * FULL: WRITABLE (or LOST) will come. */
+enum weft_post weft_link_send(struct weft_link *link, struct weft_wire_data *frame,
+                              const struct weft_slice *slice, void *cookie);
+/* A piece of something long, whose memory is lent anyway: not kept here. Only when UP. */
+enum weft_post weft_link_stream(struct weft_link *link, struct weft_wire_data *frame,
+                                const struct weft_slice *slice, void *cookie);
+/* May a message of len bytes go ahead of its receive? */
+bool weft_link_has_credit(const struct weft_link *link, size_t len);
+void weft_link_spend(struct weft_link *link, size_t len);
+/* A message that came ahead has found its receive. */
+void weft_link_consumed(struct weft_link *link, size_t len);
+/* Is everything that was sent on its way, and acknowledged where that is the custom? */
+bool weft_link_is_flushed(const struct weft_link *link);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * weft_alloc: regions that users have, found again by any address in them. Sorted by address in one
+ * array under a rwlock: looked up once per long message, changed hardly ever.
+ *
+ * Who frees an allocation takes it out of the array first, so that nobody finds it any more, then
+ * tells the watchers, then unmaps. No lock is held while a watcher runs: it may free, watch and
+ * unwatch (also itself). Each round of telling keeps a cursor on the stack of its thread:
+ * unwatching moves cursors off the watcher that goes, and waits for those that are inside it.
+ *
+ * A forked child must use none of this: a lock may have been held when it was made. Handles say so.
+ */
+#include "mem/mem.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_ROOM 16
+
+struct allocation {
+    struct weft_mem_region region;
+    uint64_t id;
+};
+
+static pthread_rwlock_t table_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct allocation *table; /* owned; sorted by region.base */
+static size_t table_count, table_room;
+static uint64_t latest_id;
+
+struct telling {
+    struct weft_list node;            /* in tellings */
+    struct weft_list *next;           /* watcher to be told next, or the end of the list */
+    struct weft_mem_watcher *running; /* the one being told now */
+    pthread_t thread;
+};
+
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t watch_done = PTHREAD_COND_INITIALIZER;
+static struct weft_list watchers = {&watchers, &watchers};
+static struct weft_list tellings = {&tellings, &tellings};
+
+/* How many allocations begin at or below the address: the one that could hold it is the last of
+ * them. Under table_lock. */
+static size_t count_upto(const void *address)
+{
+    size_t low = 0, high = table_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if ((uintptr_t)table[middle].region.base <= (uintptr_t)address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Under table_lock, for writing. */
+static bool make_room(void)
+{
+    size_t room = table_room ? table_room * 2 : FIRST_ROOM;
+    struct allocation *wider;
+
+    if (table_count < table_room) {
+        return true;
+    }
+    wider = realloc(table, room * sizeof(*wider));
+    if (!wider) {
+        return false;
+    }
+    table = wider;
+    table_room = room;
+    return true;
+}
+
+static bool insert(const struct weft_mem_region *region)
+{
+    bool has_room;
+
+    pthread_rwlock_wrlock(&table_lock);
+    has_room = make_room();
+    if (has_room) {
+        size_t at = count_upto(region->base);
+
+        memmove(&table[at + 1], &table[at], (table_count - at) * sizeof(*table));
+        table[at] = (struct allocation){.region = *region, .id = ++latest_id};
+        table_count++;
+    }
+    pthread_rwlock_unlock(&table_lock);
+    return has_room;
+}
+
+static bool take_out(const void *memory, struct allocation *allocation_p)
+{
+    bool is_ours;
+    size_t at;
+
+    pthread_rwlock_wrlock(&table_lock);
+    at = count_upto(memory);
+    is_ours = at > 0 && table[at - 1].region.base == memory;
+    if (is_ours) {
+        *allocation_p = table[at - 1];
+        memmove(&table[at - 1], &table[at], (table_count - at) * sizeof(*table));
+        table_count--;
+        if (table_count == 0) { /* nothing stays behind in a program that gives everything back */
+            free(table);
+            table = NULL;
+            table_room = 0;
+        }
+    }
+    pthread_rwlock_unlock(&table_lock);
+    return is_ours;
+}
+
+weft_status_t weft_mem_alloc(size_t len, void **memory_p)
+{
+    struct weft_mem_region region;
+    weft_status_t status = weft_mem_region_open("weft-alloc", len, &region);
+
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!insert(&region)) {
+        weft_mem_region_close(&region);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory to remember an allocation of %zu bytes", len);
+    }
+    *memory_p = region.base;
+    return WEFT_OK;
+}
+
+static void tell_watchers(uint64_t id)
+{
+    struct telling telling = {.thread = pthread_self()};
+
+    pthread_mutex_lock(&watch_lock);
+    weft_list_append(&tellings, &telling.node);
+    telling.next = watchers.next;
+    while (telling.next != &watchers) {
+        telling.running = WEFT_CONTAINER_OF(telling.next, struct weft_mem_watcher, node);
+        telling.next = telling.next->next;
+        pthread_mutex_unlock(&watch_lock);
+        telling.running->freed(telling.running, id);
+        pthread_mutex_lock(&watch_lock);
+        telling.running = NULL;
+        pthread_cond_broadcast(&watch_done);
+    }
+    weft_list_remove(&telling.node);
+    pthread_mutex_unlock(&watch_lock);
+}
+
+weft_status_t weft_mem_free(void *memory)
+{
+    struct allocation allocation;
+
+    if (!memory) {
+        return WEFT_OK;
+    }
+    if (!take_out(memory, &allocation)) {
+        return weft_fail(WEFT_ERR_INVALID,
+                         "%p was not allocated by weft_alloc(), or was freed before", memory);
+    }
+    tell_watchers(allocation.id);
+    weft_mem_region_close(&allocation.region);
+    return WEFT_OK;
+}
+
+static struct weft_mem_place place_in(const struct allocation *allocation, uint64_t offset)
+{
+    return (struct weft_mem_place){
+        .id = allocation->id,
+        .fd = allocation->region.fd,
+        .len = allocation->region.len,
+        .offset = offset,
+    };
+}
+
+bool weft_mem_find(const void *address, size_t len, struct weft_mem_place *place_p)
+{
+    bool is_found = false;
+    size_t at;
+
+    pthread_rwlock_rdlock(&table_lock);
+    at = count_upto(address);
+    if (at > 0) {
+        const struct allocation *allocation = &table[at - 1];
+        size_t offset = (uintptr_t)address - (uintptr_t)allocation->region.base;
+
+        is_found = offset < allocation->region.len && len <= allocation->region.len - offset;
+        if (is_found) {
+            *place_p = place_in(allocation, offset);
+        }
+    }
+    pthread_rwlock_unlock(&table_lock);
+    return is_found;
+}
+
+/* Once per allocation and peer: not worth a second order of the array. */
+bool weft_mem_find_id(uint64_t id, struct weft_mem_place *place_p)
+{
+    bool is_found = false;
+
+    pthread_rwlock_rdlock(&table_lock);
+    for (size_t i = 0; i < table_count && !is_found; i++) {
+        is_found = table[i].id == id;
+        if (is_found) {
+            *place_p = place_in(&table[i], 0);
+        }
+    }
+    pthread_rwlock_unlock(&table_lock);
+    return is_found;
+}
+
+void weft_mem_watch(struct weft_mem_watcher *watcher)
+{
+    pthread_mutex_lock(&watch_lock);
+    weft_list_append(&watchers, &watcher->node);
+    pthread_mutex_unlock(&watch_lock);
+}
+
+/* Is it being told, by another thread than this? Under watch_lock. */
+static bool is_in_use(const struct weft_mem_watcher *watcher)
+{
+    bool is_running = false;
+
+    for (struct weft_list *node = tellings.next; node != &tellings; node = node->next) {
+        struct telling *telling = WEFT_CONTAINER_OF(node, struct telling, node);
+
+        is_running |=
+            telling->running == watcher && !pthread_equal(telling->thread, pthread_self());
+    }
+    return is_running;
+}
+
+static void move_cursors_off(const struct weft_mem_watcher *watcher)
+{
+    for (struct weft_list *node = tellings.next; node != &tellings; node = node->next) {
+        struct telling *telling = WEFT_CONTAINER_OF(node, struct telling, node);
+
+        if (telling->next == &watcher->node) {
+            telling->next = watcher->node.next;
+        }
+    }
+}
+
+void weft_mem_unwatch(struct weft_mem_watcher *watcher)
+{
+    pthread_mutex_lock(&watch_lock);
+    move_cursors_off(watcher);
+    weft_list_remove(&watcher->node);
+    while (is_in_use(watcher)) {
+        pthread_cond_wait(&watch_done, &watch_lock);
+    }
+    pthread_mutex_unlock(&watch_lock);
+}

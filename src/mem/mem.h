@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mem: memory as it crosses rooms. Slices, memory shared between processes of one host, copying by
+ * the kernel that suits. Knows no peers, no engine.
+ */
+#ifndef WEFT_MEM_H
+#define WEFT_MEM_H
+
+#include "base/base.h"
+
+/* A piece of memory; whose it is, the one who hands it over says. */
+struct weft_slice {
+    void *data;
+    size_t len;
+};
+
+/* ---- shared regions (region.c): memfd, sealed against shrinking, pages reserved ---- */
+
+struct weft_mem_region {
+    int fd; /* owned, registered with weft_fd_own(); -1: the mapping is enough */
+    uint8_t *base;
+    size_t len;
+};
+/* Zeroed; every page is reserved now: ERR_MEMORY or ERR_SYSTEM here, never SIGBUS later. name shows in
+ * /proc/…/maps. */
+weft_status_t weft_mem_region_open(const char *name, size_t len, struct weft_mem_region *region_p);
+/* Maps another process's region; takes fd over, also when it fails. Checks that it is a memfd of at
+ * least `len` bytes and sealed against shrinking: ERR_PROTOCOL otherwise. */
+weft_status_t weft_mem_region_map(int fd, size_t len, struct weft_mem_region *region_p);
+void weft_mem_region_close(struct weft_mem_region *region); /* twice is harmless */
+
+/* ---- weft_alloc (alloc.c): regions users have, known by address; any thread ---- */
+
+weft_status_t weft_mem_alloc(size_t len, void **memory_p);
+weft_status_t weft_mem_free(void *memory); /* ERR_INVALID: not from weft_mem_alloc() */
+
+struct weft_mem_place {
+    uint64_t id;     /* of the allocation; never used twice in a process, never 0 */
+    int fd;          /* lent while the allocation lives */
+    size_t len;      /* of the whole allocation */
+    uint64_t offset; /* of the address asked for */
+};
+/* Does [address, address + len) lie in one allocation? O(log n). */
+bool weft_mem_find(const void *address, size_t len, struct weft_mem_place *place_p);
+bool weft_mem_find_id(uint64_t id, struct weft_mem_place *place_p); /* offset 0 */
+/* Told before an allocation goes, without any lock of ours held. */
+struct weft_mem_watcher {
+    struct weft_list node;
+    void (*freed)(struct weft_mem_watcher *watcher, uint64_t id);
+};
+void weft_mem_watch(struct weft_mem_watcher *watcher);
+void weft_mem_unwatch(struct weft_mem_watcher *watcher); /* returns when `freed` is not running */
+
+/* ---- copying (copy.c) ---- */
+
+enum weft_mem_copy {
+    WEFT_COPY_PLAIN,  /* what the C library does */
+    WEFT_COPY_STREAM, /* stores that go around the cache: for lines another core still caches, and for
+                         outputs larger than the cache; fenced at the end */
+    WEFT_COPY_FETCH,  /* loads with prefetch a page ahead: for lines in another core's cache */
+    WEFT_COPY_FETCH_STREAM, /* both */
+};
+void weft_mem_copy(void *to, const void *from, size_t len, enum weft_mem_copy how);
+/* Bytes of the last-level cache, from the system; 32 MiB when it does not say. */
+size_t weft_mem_cache_len(void);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Long copies, which run without the lock. */
+#include "p2p/internal.h"
+
+enum weft_mem_copy weft_p2p_copy_kind(size_t total)
+{
+    static _Atomic size_t cache_len;
+    size_t len = atomic_load_explicit(&cache_len, memory_order_relaxed);
+    if (len == 0) {
+        len = weft_mem_cache_len();
+        atomic_store_explicit(&cache_len, len, memory_order_relaxed);
+    }
+    return total >= len / 2 ? WEFT_COPY_STREAM : WEFT_COPY_PLAIN;
+}
+
+static void run_job(struct weft_p2p_job *job)
+{
+    const struct weft_slice slice = {.data = job->to, .len = job->len};
+    job->status = WEFT_OK;
+    if (job->address != 0) {
+        job->status = job->lane->ops->pull(job->lane, job->address, &slice);
+    } else if (job->len > 0) {
+        weft_mem_copy(job->to, job->from, job->len, job->how);
+    }
+}
+
+static void job_run(struct weft_engine_work *work)
+{
+    run_job(WEFT_CONTAINER_OF(work, struct weft_p2p_job, work));
+}
+
+static void job_done(struct weft_engine_work *work)
+{
+    struct weft_p2p_job *job = WEFT_CONTAINER_OF(work, struct weft_p2p_job, work);
+    struct weft_p2p *p2p = job->p2p;
+    struct weft_p2p_job copy = *job;
+    job->next = p2p->free_jobs;
+    p2p->free_jobs = job;
+    if (copy.token != 0) {
+        copy.lane->ops->release(copy.lane, copy.token);
+    }
+    copy.done(&copy);
+}
+
+void weft_p2p_copy(struct weft_p2p *p2p, const struct weft_p2p_job *what)
+{
+    struct weft_p2p_job *job = p2p->free_jobs;
+    struct weft_p2p_job now;
+    /* A payload without a token is only there until the next poll. */
+    bool is_short = what->len <= WEFT_P2P_BULK ||
+                    (what->lane != NULL && what->token == 0 && what->address == 0);
+    if (is_short || job == NULL) {
+        now = *what;
+        run_job(&now);
+        if (now.token != 0) {
+            now.lane->ops->release(now.lane, now.token);
+        }
+        now.done(&now);
+        return;
+    }
+    p2p->free_jobs = job->next;
+    *job = *what;
+    job->p2p = p2p;
+    weft_list_open(&job->work.node);
+    job->work.run = job_run;
+    job->work.done = job_done;
+    weft_engine_work_add(p2p->engine, &job->work);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a weft_mem_t holds, and the memory it names. */
+#ifndef WEFT_P2P_HANDLE_H
+#define WEFT_P2P_HANDLE_H
+
+#include "p2p/internal.h"
+
+/* It comes from the user, who got it from a peer: checked like a stranger's. */
+struct weft_p2p_handle {
+    uint32_t magic;
+    uint32_t owner; /* rank of the job */
+    uint64_t comm;
+    uint64_t registration;
+    uint64_t len;
+    uint64_t region, region_offset; /* 0: private memory */
+    uint64_t valid; /* allocation of the owner's words: [index] is the registration */
+    uint32_t check, zero;
+};
+/* Registrations of shared memory beyond these are reached by frames. */
+#define WEFT_P2P_WORDS 4096u
+
+bool weft_p2p_handle_is_good(const struct weft_p2p_handle *handle);
+/* NULL: not registered (any more). */
+struct weft_p2p_registration *weft_p2p_registration_find(struct weft_p2p *p2p, uint64_t id);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one-sided calls: directly where the memory can be mapped, else by frames. */
+#include "p2p/handle.h"
+
+#include <string.h>
+
+/* Reads and checks a handle against this communicator and these bytes. */
+static weft_status_t open_handle(const struct weft_p2p_comm *comm,
+                                 const struct weft_p2p_target *target, size_t len,
+                                 struct weft_p2p_handle *handle_p, uint32_t *rank_p)
+{
+    uint32_t rank;
+    memcpy(handle_p, target->mem, sizeof(*handle_p));
+    if (!weft_p2p_handle_is_good(handle_p)) {
+        return weft_fail(WEFT_ERR_INVALID,
+                         "the memory handle was not made by weft_mem_register(), or was damaged");
+    }
+    if (handle_p->comm != comm->id || handle_p->owner >= comm->p2p->ranks) {
+        return weft_fail(WEFT_ERR_INVALID, "the memory was registered with another communicator");
+    }
+    rank = comm->rank_of != NULL ? comm->rank_of[handle_p->owner] : handle_p->owner;
+    if (rank == WEFT_WIRE_NO_RANK) {
+        return weft_fail(WEFT_ERR_INVALID, "the memory is of a rank outside of this communicator");
+    }
+    if (len > handle_p->len || target->offset > handle_p->len - len) {
+        return weft_fail(WEFT_ERR_INVALID,
+                         "%zu bytes at %zu: rank %u has registered %llu bytes there", len,
+                         target->offset, rank, (unsigned long long)handle_p->len);
+    }
+    *rank_p = rank;
+    return WEFT_OK;
+}
+
+/* Is it still registered over there? What is mapped could be written long after. */
+static weft_status_t check_valid(struct weft_lane *lane, const struct weft_p2p_handle *handle)
+{
+    void *word;
+    uint32_t index = (uint32_t)handle->registration;
+    weft_status_t status =
+        lane->ops->map(lane, handle->valid, index * sizeof(uint64_t), sizeof(uint64_t), &word);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    return atomic_load_explicit((_Atomic uint64_t *)word, memory_order_acquire) ==
+                   handle->registration
+               ? WEFT_OK
+               : WEFT_ERR_INVALID;
+}
+
+/* Where bytes of a handle can be touched directly; NULL: nowhere, by frames then. is_pending: the
+ * mapping is being fetched. */
+static void *direct_address(const struct weft_p2p_peer *peer, const struct weft_p2p_handle *handle,
+                            uint64_t offset, size_t len, bool *is_pending_p)
+{
+    struct weft_lane *lane = peer->link.lane;
+    void *memory = NULL;
+    weft_status_t status;
+    *is_pending_p = false;
+    if (handle->region == 0 || peer->link.state != WEFT_LINK_UP ||
+        (lane->caps & WEFT_LANE_MAPS) == 0) {
+        return NULL;
+    }
+    status = check_valid(lane, handle);
+    status = status == WEFT_OK ? lane->ops->map(lane, handle->region,
+                                                handle->region_offset + offset, len, &memory)
+                               : status;
+    *is_pending_p = status == WEFT_ERR_BUSY;
+    return status == WEFT_OK ? memory : NULL;
+}
+
+struct access { /* a one-sided operation, made ready */
+    struct weft_p2p_handle handle, signal;
+    uint32_t rank;
+    struct weft_p2p_peer *peer; /* NULL: oneself */
+    uint8_t *memory;            /* NULL: by frames */
+    uint8_t *word;
+};
+
+static weft_status_t own_memory(struct weft_p2p_comm *comm, const struct weft_p2p_handle *handle,
+                                uint64_t offset, size_t len, uint8_t **memory_p)
+{
+    const struct weft_p2p_registration *it =
+        weft_p2p_registration_find(comm->p2p, handle->registration);
+    if (it == NULL || it->comm != comm->id || len > it->len || offset > it->len - len) {
+        return weft_fail(WEFT_ERR_INVALID, "the memory was deregistered, or never was that large");
+    }
+    *memory_p = it->memory + offset;
+    return WEFT_OK;
+}
+
+/* Waits for the lane to come up when the memory could be touched directly then. */
+static weft_status_t await_mapping(struct weft_p2p_comm *comm, struct access *access,
+                                   const struct weft_p2p_target *target, size_t len)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    uint64_t deadline_ns = weft_clock_after_ms(comm->timeout_ms);
+    _Atomic uint32_t never = 0;
+    for (;;) {
+        bool is_pending = false;
+        bool is_connecting;
+        weft_engine_lock(p2p->engine);
+        if (!access->peer->is_gone && access->peer->link.state != WEFT_LINK_DOWN &&
+            weft_list_is_empty(&access->peer->waiting)) {
+            weft_link_want(&access->peer->link);
+            access->memory =
+                direct_address(access->peer, &access->handle, target->offset, len, &is_pending);
+        }
+        is_connecting = access->handle.region != 0 && !access->peer->is_gone &&
+                        (access->peer->link.state == WEFT_LINK_CALLING || is_pending);
+        weft_engine_unlock(p2p->engine);
+        if (!is_connecting || weft_clock_ns() >= deadline_ns ||
+            atomic_load(&comm->ended) != WEFT_OK) {
+            return WEFT_OK;
+        }
+        weft_engine_wait(p2p->engine, &never, weft_clock_after_ms(1));
+    }
+}
+
+static weft_status_t prepare(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
+                             size_t len, struct access *access)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    weft_status_t status = open_handle(comm, target, len, &access->handle, &access->rank);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    access->peer = NULL;
+    access->memory = NULL;
+    if (access->handle.owner == p2p->self) {
+        weft_engine_lock(p2p->engine);
+        status = own_memory(comm, &access->handle, target->offset, len, &access->memory);
+        weft_engine_unlock(p2p->engine);
+        return status;
+    }
+    weft_engine_lock(p2p->engine);
+    access->peer = weft_p2p_comm_peer(comm, access->rank);
+    weft_engine_unlock(p2p->engine);
+    if (access->peer == NULL) {
+        return WEFT_ERR_MEMORY;
+    }
+    return await_mapping(comm, access, target, len);
+}
+
+/* A signal may be added directly only when nothing before it is on its way. */
+static weft_status_t prepare_signal(struct weft_p2p_comm *comm, struct access *access,
+                                    const struct weft_p2p_target *signal)
+{
+    uint32_t rank;
+    bool is_pending;
+    weft_status_t status = open_handle(comm, signal, sizeof(uint64_t), &access->signal, &rank);
+    access->word = NULL;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (rank != access->rank || (access->signal.len >= 8 && signal->offset % 8 != 0)) {
+        return weft_fail(WEFT_ERR_INVALID, "the signal must be an 8-aligned word of the same rank");
+    }
+    weft_engine_lock(comm->p2p->engine);
+    if (access->peer == NULL) {
+        status = own_memory(comm, &access->signal, signal->offset, 8, &access->word);
+    } else if (access->memory != NULL && !access->peer->is_dirty) {
+        access->word =
+            direct_address(access->peer, &access->signal, signal->offset, 8, &is_pending);
+    }
+    weft_engine_unlock(comm->p2p->engine);
+    return status;
+}
+
+static weft_status_t check_open(const struct weft_p2p_comm *comm)
+{
+    weft_status_t ended = atomic_load_explicit(&comm->ended, memory_order_acquire);
+    return ended == WEFT_OK ? WEFT_OK : weft_fail(ended, "%s", comm->text);
+}
+
+/* By frames: put returns when they are with the lane. */
+static weft_status_t run_framed(const struct access *access, struct weft_request *request)
+{
+    request->peer = access->peer;
+    request->rank = access->rank;
+    request->tag = 0;
+    request->registration = access->handle.registration;
+    return weft_p2p_request_run(request, NULL);
+}
+
+weft_status_t weft_p2p_put(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
+                           const void *data, size_t len, const struct weft_p2p_target *signal,
+                           uint64_t add)
+{
+    struct access access;
+    struct weft_request request;
+    weft_status_t status = check_open(comm);
+    status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
+    if (status == WEFT_OK && signal != NULL) {
+        status = prepare_signal(comm, &access, signal);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_p2p_request_init(&request, comm, REQUEST_PUT);
+    request.data = (uint8_t *)data; /* only read */
+    request.len = len;
+    request.offset = target->offset;
+    if (access.memory != NULL) {
+        weft_mem_copy(access.memory, data, len, weft_p2p_copy_kind(len));
+        request.len = 0;
+        if (signal == NULL) {
+            return WEFT_OK;
+        }
+        if (access.word != NULL) {
+            atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)access.word, add,
+                                      memory_order_release);
+            weft_engine_lock(comm->p2p->engine);
+            if (access.peer == NULL) {
+                weft_p2p_signals_check(comm->p2p);
+            } else if (access.peer->link.state == WEFT_LINK_UP) {
+                access.peer->link.lane->ops->nudge(access.peer->link.lane);
+            }
+            weft_engine_unlock(comm->p2p->engine);
+            return WEFT_OK;
+        }
+    }
+    if (signal != NULL) {
+        request.has_signal = true;
+        request.signal_registration = access.signal.registration;
+        request.signal_offset = signal->offset;
+        request.add = add;
+    }
+    return run_framed(&access, &request);
+}
+
+weft_status_t weft_p2p_get(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
+                           void *data, size_t len)
+{
+    struct access access;
+    struct weft_request *request;
+    weft_request_t ignored;
+    weft_status_t status = check_open(comm);
+    status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
+    if (status != WEFT_OK || len == 0) {
+        return status;
+    }
+    if (access.memory != NULL) {
+        weft_mem_copy(data, access.memory, len, weft_p2p_copy_kind(len));
+        return WEFT_OK;
+    }
+    request = weft_p2p_request_take(comm, REQUEST_GET);
+    if (request == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a get");
+    }
+    request->data = data;
+    request->len = len;
+    request->offset = target->offset;
+    request->peer = access.peer;
+    request->rank = access.rank;
+    request->tag = 0;
+    request->registration = access.handle.registration;
+    weft_engine_lock(comm->p2p->engine);
+    comm->gets_open++;
+    weft_engine_unlock(comm->p2p->engine);
+    return weft_p2p_request_run(request, &ignored);
+}
+
+weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *signal,
+                                   uint64_t value, uint32_t timeout_ms)
+{
+    struct weft_request *request;
+    weft_request_t handle = NULL;
+    weft_status_t status;
+    const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)signal;
+    if (atomic_load_explicit(word, memory_order_acquire) >= value) {
+        return WEFT_OK;
+    }
+    request = weft_p2p_request_take(comm, REQUEST_SIGNAL);
+    if (request == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory to wait for a signal");
+    }
+    request->word = word;
+    request->value = value;
+    request->rank = WEFT_MATCH_ANY;
+    if (timeout_ms != WEFT_NO_LIMIT) {
+        request->timeout_ms = WEFT_NO_LIMIT; /* the wait ends, not the communicator */
+    }
+    status = weft_p2p_request_run(request, &handle);
+    status = status == WEFT_OK ? weft_p2p_wait(&handle, timeout_ms) : status;
+    if (handle != NULL) { /* the wait is over, and so is the request */
+        weft_engine_lock(comm->p2p->engine);
+        weft_p2p_request_end(request, WEFT_OK, "");
+        weft_engine_unlock(comm->p2p->engine);
+        weft_p2p_request_give(comm->p2p, request);
+        return weft_fail(WEFT_ERR_TIMEOUT, "the signal is below %llu after %u ms",
+                         (unsigned long long)value, timeout_ms);
+    }
+    return status;
+}
+
+static bool needs_fence(const struct weft_p2p_peer *peer)
+{
+    return peer->link.state == WEFT_LINK_UP && (peer->link.lane->caps & WEFT_LANE_MAPS) != 0;
+}
+
+/* A peer that frames went to since its last flush, which is now; NULL: none. */
+static struct weft_p2p_peer *take_dirty(struct weft_p2p *p2p, bool is_fence)
+{
+    struct weft_p2p_peer *found = NULL;
+    weft_engine_lock(p2p->engine);
+    for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers && found == NULL;
+         node = node->next) {
+        struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
+        if (peer->is_dirty && (!is_fence || needs_fence(peer))) {
+            peer->is_dirty = false;
+            found = peer;
+        }
+    }
+    weft_engine_unlock(p2p->engine);
+    return found;
+}
+
+static weft_status_t flush_peers(struct weft_p2p_comm *comm, bool is_fence)
+{
+    struct weft_p2p_peer *peer;
+    weft_status_t first = WEFT_OK;
+    while ((peer = take_dirty(comm->p2p, is_fence)) != NULL) {
+        struct weft_request request;
+        weft_status_t status;
+        weft_p2p_request_init(&request, comm, REQUEST_FLUSH);
+        request.peer = peer;
+        request.rank = comm->rank_of != NULL ? comm->rank_of[peer->link.peer] : peer->link.peer;
+        status = weft_p2p_request_run(&request, NULL);
+        first = first == WEFT_OK ? status : first;
+    }
+    return first;
+}
+
+weft_status_t weft_p2p_quiet(struct weft_p2p_comm *comm)
+{
+    struct weft_request request;
+    weft_status_t status = check_open(comm);
+    weft_status_t side;
+    char text[WEFT_P2P_TEXT];
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = flush_peers(comm, false);
+    if (status == WEFT_OK) {
+        weft_p2p_request_init(&request, comm, REQUEST_QUIET);
+        request.rank = WEFT_MATCH_ANY;
+        status = weft_p2p_request_run(&request, NULL);
+    }
+    weft_engine_lock(comm->p2p->engine);
+    side = comm->side_status;
+    memcpy(text, comm->side_text, sizeof(text));
+    comm->side_status = WEFT_OK;
+    weft_engine_unlock(comm->p2p->engine);
+    return status == WEFT_OK && side != WEFT_OK ? weft_fail(side, "%s", text) : status;
+}
+
+/* Frames to one rank keep their order, and direct writes theirs; only a mixture needs care. */
+weft_status_t weft_p2p_fence(struct weft_p2p_comm *comm)
+{
+    weft_status_t status = check_open(comm);
+    return status == WEFT_OK ? flush_peers(comm, true) : status;
+}

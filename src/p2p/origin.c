@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Put, get, signal, quiet.
+ *
+ * Memory from weft_alloc() on the same host is written and read directly by who wants to; then quiet
+ * has nothing to do. Otherwise frames go: PUT carries bytes to a registration, SIGNAL adds to a word
+ * after them, GET asks for PARTs, FLUSH is answered by FLUSHED when everything before it is applied.
+ * What is written directly and what travels must not overtake each other: a signal is only added
+ * directly when nothing to that rank is on its way.
+ */
+#include "p2p/handle.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the origin ---- */
+
+static void note_side_error(struct weft_p2p_comm *comm, weft_status_t status, const char *text)
+{
+    if (comm->side_status == WEFT_OK) {
+        comm->side_status = status;
+        snprintf(comm->side_text, sizeof(comm->side_text), "%s", text);
+    }
+}
+
+void weft_p2p_get_ended(struct weft_request *request)
+{
+    struct weft_p2p_comm *comm = request->comm;
+    struct weft_list *node;
+    if (request->status != WEFT_OK) {
+        note_side_error(comm, request->status,
+                        request->text != NULL ? request->text : "a get failed");
+    }
+    comm->gets_open--;
+    while (comm->gets_open == 0 && (node = weft_list_take(&comm->quiets)) != NULL) {
+        weft_p2p_request_end(WEFT_CONTAINER_OF(node, struct weft_request, node), WEFT_OK, "");
+    }
+}
+
+static struct weft_request *find_get(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    for (struct weft_list *node = peer->gets.next; node != &peer->gets; node = node->next) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
+        if (request->id == frame->c) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+void weft_p2p_part_landed(struct weft_request *request, size_t len)
+{
+    request->moved += len;
+    if (request->moved >= request->len && request->works == 0) {
+        weft_p2p_request_end(request, WEFT_OK, "");
+    }
+}
+
+static void part_copied(struct weft_p2p_job *job)
+{
+    job->request->works--;
+    if (job->request->is_ended) {
+        weft_p2p_request_settle(job->request);
+    } else {
+        weft_p2p_part_landed(job->request, job->len);
+    }
+}
+
+/* The get a PART belongs to, if it fits; NULL: to the sink. */
+static struct weft_request *check_part(struct weft_p2p_peer *peer,
+                                       const struct weft_wire_data *frame)
+{
+    struct weft_request *request = find_get(peer, frame);
+    if (request == NULL || request->is_ended) {
+        return NULL;
+    }
+    if (frame->b == UINT64_MAX) {
+        weft_p2p_request_end(request, WEFT_ERR_INVALID,
+                             "a get of memory that is not registered there (any more)");
+        return NULL;
+    }
+    return frame->len <= request->len && frame->b <= request->len - frame->len ? request : NULL;
+}
+
+static void part_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    struct weft_request *request = check_part(peer, &done->frame);
+    struct weft_p2p_job job = {.request = request,
+                               .peer = peer,
+                               .from = done->payload,
+                               .len = done->frame.len,
+                               .lane = done->lane,
+                               .token = done->token,
+                               .done = part_copied};
+    if (request == NULL) {
+        if (done->token != 0) {
+            done->lane->ops->release(done->lane, done->token);
+        }
+        return;
+    }
+    job.to = request->data + done->frame.b;
+    request->works++;
+    weft_p2p_copy(peer->p2p, &job);
+}
+
+static void flushed(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    for (struct weft_list *node = peer->flushes.next; node != &peer->flushes; node = node->next) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
+        if (request->id == frame->a) {
+            bool is_fine = frame->b == WEFT_OK;
+            weft_p2p_request_end(request, is_fine ? WEFT_OK : WEFT_ERR_INVALID,
+                                 is_fine ? ""
+                                         : "the target refused a put: outside of what is "
+                                           "registered there, or deregistered");
+            return;
+        }
+    }
+}
+
+void weft_p2p_origin_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    if (done->frame.type == WEFT_DATA_PART) {
+        part_arrived(peer, done);
+        return; /* the job releases the payload */
+    }
+    flushed(peer, &done->frame);
+    if (done->token != 0) {
+        done->lane->ops->release(done->lane, done->token);
+    }
+}
+
+void weft_p2p_part_place(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    struct weft_request *request = check_part(peer, &done->frame);
+    peer->placing_request = request;
+    weft_p2p_place(peer, PLACE_PART, request != NULL ? request->data + done->frame.b : NULL,
+                   done->frame.len);
+}
+
+/* ---- frames of the origin, in the order of the calls ---- */
+
+/* Long copies into shared memory may finish in any order: what counts on the puts before it waits. */
+static bool is_clear(const struct weft_p2p_peer *peer)
+{
+    return peer->puts_lent == 0 || (peer->link.lane->caps & WEFT_LANE_SURE) == 0;
+}
+
+static bool send_put(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    while (request->moved < request->len) {
+        size_t left = request->len - request->moved;
+        size_t len = left < peer->link.lane->chunk_max ? left : peer->link.lane->chunk_max;
+        struct weft_wire_data frame = {.type = WEFT_DATA_PUT,
+                                       .comm = request->comm->id,
+                                       .a = request->registration,
+                                       .b = request->offset + request->moved};
+        const struct weft_slice slice = {.data = request->data + request->moved, .len = len};
+        /* The user's memory is lent until quiet anyway: SENT only matters to what must not overtake. */
+        enum weft_post how = weft_link_stream(&peer->link, &frame, &slice, peer);
+        if (how == WEFT_POST_FULL) {
+            return false;
+        }
+        peer->puts_lent += how == WEFT_POST_LENT;
+        request->moved += len;
+        peer->is_dirty = true;
+    }
+    if (request->has_signal) {
+        if (!is_clear(peer)) {
+            return false;
+        }
+        struct weft_wire_data frame = {.type = WEFT_DATA_SIGNAL,
+                                       .comm = request->comm->id,
+                                       .a = request->signal_registration,
+                                       .b = request->signal_offset,
+                                       .c = request->add};
+        const struct weft_slice nothing = {0};
+        if (weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
+            return false;
+        }
+        peer->is_dirty = true;
+    }
+    weft_p2p_request_end(request, WEFT_OK, "");
+    return true;
+}
+
+static bool send_get(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    struct weft_wire_data frame = {.type = WEFT_DATA_GET,
+                                   .comm = request->comm->id,
+                                   .tag = (uint32_t)request->len,
+                                   .seq = (uint32_t)(request->len >> 32),
+                                   .a = request->registration,
+                                   .b = request->offset,
+                                   .c = peer->next_id + 1};
+    const struct weft_slice nothing = {0};
+    if (weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
+        return false;
+    }
+    request->id = ++peer->next_id;
+    weft_list_remove(&request->node);
+    weft_list_append(&peer->gets, &request->node);
+    return true;
+}
+
+static bool send_flush(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    struct weft_wire_data frame = {
+        .type = WEFT_DATA_FLUSH, .comm = request->comm->id, .a = peer->flush_number + 1};
+    const struct weft_slice nothing = {0};
+    if (!is_clear(peer) || weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
+        return false;
+    }
+    request->id = ++peer->flush_number;
+    weft_list_remove(&request->node);
+    weft_list_append(&peer->flushes, &request->node);
+    return true;
+}
+
+bool weft_p2p_side_advance(struct weft_request *request)
+{
+    if (request->peer->link.state != WEFT_LINK_UP) {
+        weft_link_want(&request->peer->link);
+        return false;
+    }
+    switch (request->kind) {
+    case REQUEST_PUT:
+        return send_put(request);
+    case REQUEST_GET:
+        return send_get(request);
+    default:
+        return send_flush(request);
+    }
+}
+
+void weft_p2p_signals_check(struct weft_p2p *p2p)
+{
+    struct weft_list *node = p2p->signals.next;
+    while (node != &p2p->signals) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
+        node = node->next;
+        if (atomic_load_explicit(request->word, memory_order_acquire) >= request->value) {
+            weft_p2p_request_end(request, WEFT_OK, "");
+        }
+    }
+}
+
+static void begin_local(struct weft_request *request)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    if (request->kind == REQUEST_SIGNAL) {
+        weft_list_append(&p2p->signals, &request->node);
+        weft_p2p_request_list(request);
+        weft_p2p_signals_check(p2p);
+    } else if (request->comm->gets_open == 0) {
+        weft_p2p_request_end(request, WEFT_OK, "");
+    } else {
+        weft_list_append(&request->comm->quiets, &request->node);
+        weft_p2p_request_list(request);
+    }
+}
+
+void weft_p2p_side_begin(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    if (request->kind == REQUEST_SIGNAL || request->kind == REQUEST_QUIET) {
+        begin_local(request);
+        return;
+    }
+    if (peer->is_gone) {
+        weft_p2p_request_end(request, peer->gone_status, peer->gone_text);
+        return;
+    }
+    weft_p2p_request_list(request);
+    if (!weft_list_is_empty(&peer->waiting) || !weft_p2p_side_advance(request)) {
+        weft_list_append(&peer->waiting, &request->node);
+    }
+    if (peer->link.state == WEFT_LINK_DOWN) {
+        weft_p2p_peer_fail(peer, peer->link.status, peer->link.text);
+    }
+}

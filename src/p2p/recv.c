@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages on their way in. An envelope (EAGER, ANNOUNCE) is matched when its header is here, so that
+ * its bytes land once, in the receive's own memory; one that nobody waits for is kept. Long ones come
+ * as chunks, or are pulled.
+ */
+#include "p2p/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct source { /* as in send.c */
+    uint64_t region, offset, address;
+};
+
+void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival)
+{
+    struct weft_p2p_peer *peer = arrival->peer;
+    const struct weft_slice sink = {0};
+    if (!weft_list_is_empty(&arrival->match.node)) {
+        weft_match_drop(&arrival->comm->match, &arrival->match);
+    }
+    if (peer != NULL && arrival->type == WEFT_DATA_EAGER) {
+        weft_link_consumed(&peer->link, arrival->len);
+    }
+    if (peer != NULL && peer->placing_arrival == arrival) {
+        peer->placing_arrival = NULL;
+        peer->placing = PLACE_SINK;
+        if (peer->link.lane != NULL) {
+            peer->link.lane->ops->place(peer->link.lane, &sink);
+        }
+    }
+    free(arrival);
+}
+
+static struct weft_request *request_of(struct weft_match_receive *receive)
+{
+    return receive == NULL ? NULL : WEFT_CONTAINER_OF(receive, struct weft_request, receive);
+}
+
+static void note_message(struct weft_request *request, uint32_t source, uint32_t tag, uint64_t len)
+{
+    request->message = (weft_message_t){.source = (int)source, .tag = (int)tag, .len = (size_t)len};
+    request->total = len;
+}
+
+/* ---- the end of a receive ---- */
+
+static void end_received(struct weft_request *request)
+{
+    bool is_cut = request->total > request->len;
+    weft_p2p_request_end(request, is_cut ? WEFT_ERR_TRUNCATED : WEFT_OK, "");
+}
+
+static void tell_done(struct weft_p2p_peer *peer, uint64_t comm, uint64_t id)
+{
+    const struct weft_wire_data frame = {.type = WEFT_DATA_DONE, .comm = comm, .a = id};
+    weft_p2p_reply(peer, &frame);
+}
+
+static void eager_into(struct weft_request *request, const void *payload, size_t len)
+{
+    size_t copied = len < request->len ? len : request->len;
+    if (copied > 0) {
+        memcpy(request->data, payload, copied);
+    }
+    request->moved = copied;
+    end_received(request);
+}
+
+/* ---- long messages ---- */
+
+static void long_one_done(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    uint64_t comm = request->comm->id;
+    uint64_t id = request->id;
+    weft_list_remove(&request->node);
+    end_received(request);
+    tell_done(peer, comm, id);
+}
+
+static void pull_next(struct weft_request *request, const struct weft_p2p_job *model);
+
+static void grant(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    const struct weft_wire_data frame = {
+        .type = WEFT_DATA_GRANT, .comm = request->comm->id, .a = request->id};
+    request->pass = 1;
+    request->moved = 0;
+    weft_list_remove(&request->node);
+    weft_list_append(&peer->incoming, &request->node);
+    weft_p2p_reply(peer, &frame);
+}
+
+static void pulled(struct weft_p2p_job *job)
+{
+    struct weft_request *request = job->request;
+    struct weft_p2p_job model = *job;
+    request->works--;
+    if (request->is_ended) {
+        weft_p2p_request_settle(request);
+        return;
+    }
+    if (job->status != WEFT_OK) {
+        /* Refused after all: let it be sent. */
+        weft_log(p2p, WARN, "cannot read rank %u's memory, it sends instead: %s",
+                 request->peer->link.peer, weft_error_text());
+        grant(request);
+        return;
+    }
+    request->moved += job->len;
+    if (request->moved == request->total) {
+        long_one_done(request);
+    } else {
+        pull_next(request, &model);
+    }
+}
+
+static void pull_next(struct weft_request *request, const struct weft_p2p_job *model)
+{
+    struct weft_p2p_job job = *model;
+    size_t left = request->total - request->moved;
+    job.from += model->len;
+    job.address += model->address != 0 ? model->len : 0;
+    job.to = request->data + request->moved;
+    job.len = left < WEFT_P2P_PIECE ? left : WEFT_P2P_PIECE;
+    job.done = pulled;
+    request->works++;
+    weft_p2p_copy(request->comm->p2p, &job);
+}
+
+/* true: the receiver copies by itself */
+static bool begin_pull(struct weft_request *request, const struct weft_p2p_arrival *arrival)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    struct weft_lane *lane = request->peer->link.lane;
+    struct weft_p2p_job job = {
+        .request = request, .peer = request->peer, .how = weft_p2p_copy_kind(arrival->len)};
+    void *memory;
+    if (request->peer->link.state != WEFT_LINK_UP) {
+        return false;
+    }
+    if (arrival->region != 0 && (lane->caps & WEFT_LANE_MAPS) != 0 &&
+        lane->ops->map(lane, arrival->region, arrival->offset, arrival->len, &memory) == WEFT_OK) {
+        job.from = memory;
+    } else if (arrival->address != 0 && (lane->caps & WEFT_LANE_PULLS) != 0 && p2p->may_pull) {
+        job.address = arrival->address;
+        job.lane = lane;
+    } else {
+        return false;
+    }
+    weft_list_remove(&request->node);
+    weft_list_append(&request->peer->incoming, &request->node);
+    request->pass = UINT32_MAX; /* no chunk is ours */
+    pull_next(request, &job);
+    return true;
+}
+
+/* Receive and announcement have met. */
+static void begin_long(struct weft_request *request, const struct weft_p2p_arrival *arrival)
+{
+    request->peer = arrival->peer;
+    request->id = arrival->id;
+    if (request->peer->is_gone) {
+        weft_p2p_request_end(request, request->peer->gone_status, request->peer->gone_text);
+        return;
+    }
+    if (arrival->len > request->len) {
+        tell_done(request->peer, request->comm->id, arrival->id);
+        end_received(request);
+        return;
+    }
+    if (arrival->len == 0) { /* announced for want of credit */
+        tell_done(request->peer, request->comm->id, arrival->id);
+        end_received(request);
+        return;
+    }
+    weft_p2p_request_list(request);
+    if (begin_pull(request, arrival)) {
+        return;
+    }
+    if ((arrival->flags & WEFT_DATA_FOLLOWS) != 0) {
+        request->pass = 0;
+        request->moved = 0;
+        weft_list_append(&request->peer->incoming, &request->node);
+    } else {
+        grant(request);
+    }
+}
+
+static struct weft_request *find_incoming(struct weft_p2p_peer *peer,
+                                          const struct weft_wire_data *frame)
+{
+    for (struct weft_list *node = peer->incoming.next; node != &peer->incoming; node = node->next) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
+        if (request->id == frame->a && request->comm->id == frame->comm) {
+            bool fits = frame->len <= request->total && frame->b <= request->total - frame->len;
+            return fits && request->pass == frame->tag && !request->is_ended ? request : NULL;
+        }
+    }
+    return NULL;
+}
+
+static void chunk_landed(struct weft_request *request, size_t len)
+{
+    request->moved += len;
+    if (request->moved >= request->total && request->works == 0) {
+        long_one_done(request);
+    }
+}
+
+static void chunk_copied(struct weft_p2p_job *job)
+{
+    struct weft_request *request = job->request;
+    request->works--;
+    if (request->is_ended) {
+        weft_p2p_request_settle(request);
+    } else {
+        chunk_landed(request, job->len);
+    }
+}
+
+void weft_p2p_chunk_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    struct weft_request *request = find_incoming(peer, &done->frame);
+    struct weft_p2p_job job = {.request = request,
+                               .peer = peer,
+                               .from = done->payload,
+                               .len = done->frame.len,
+                               .lane = done->lane,
+                               .token = done->token,
+                               .done = chunk_copied};
+    if (request == NULL) {
+        if (done->token != 0) {
+            done->lane->ops->release(done->lane, done->token);
+        }
+        return;
+    }
+    job.to = request->data + done->frame.b;
+    job.how = weft_p2p_copy_kind(request->total);
+    request->works++;
+    weft_p2p_copy(peer->p2p, &job);
+}
+
+void weft_p2p_chunk_place(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    struct weft_request *request = find_incoming(peer, &done->frame);
+    peer->placing_request = request;
+    if (request == NULL) {
+        weft_p2p_place(peer, PLACE_SINK, NULL, done->frame.len);
+    } else {
+        weft_p2p_place(peer, PLACE_CHUNK, request->data + done->frame.b, done->frame.len);
+    }
+}
+
+/* ---- envelopes ---- */
+
+static struct weft_p2p_arrival *arrival_new(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                                            const struct weft_wire_data *frame, size_t len)
+{
+    struct weft_p2p_arrival *arrival = malloc(sizeof(*arrival) + len);
+    if (arrival == NULL) {
+        return NULL;
+    }
+    *arrival = (struct weft_p2p_arrival){.comm = comm,
+                                         .peer = peer,
+                                         .len = frame->type == WEFT_DATA_EAGER ? len : frame->b,
+                                         .type = frame->type,
+                                         .flags = frame->flags,
+                                         .id = (uint32_t)frame->a,
+                                         .is_whole = true};
+    weft_list_open(&arrival->match.node);
+    arrival->match.source = peer != NULL ? weft_p2p_source(comm, peer) : comm->rank;
+    arrival->match.tag = frame->tag;
+    return arrival;
+}
+
+static void read_source(struct weft_p2p_arrival *arrival, const struct weft_done *done)
+{
+    struct source source = {0};
+    if (done->frame.len == sizeof(source) && done->payload != NULL) {
+        memcpy(&source, done->payload, sizeof(source));
+    }
+    arrival->region = source.region;
+    arrival->offset = source.offset;
+    arrival->address = source.address;
+}
+
+static void answer_probes(struct weft_p2p_comm *comm)
+{
+    struct weft_list *node = comm->probes.next;
+    while (node != &comm->probes) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
+        node = node->next;
+        weft_p2p_probe_begin(request);
+    }
+}
+
+static void keep(struct weft_p2p_comm *comm, struct weft_p2p_arrival *arrival)
+{
+    weft_match_keep(&comm->match, &arrival->match);
+    if (!weft_list_is_empty(&comm->probes)) {
+        answer_probes(comm);
+    }
+}
+
+static void lose_for_memory(struct weft_p2p_peer *peer)
+{
+    weft_p2p_peer_fail(peer, WEFT_ERR_MEMORY, "no memory for a message that nobody waits for yet");
+}
+
+static void announced(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                      const struct weft_done *done, struct weft_request *request)
+{
+    uint32_t source = weft_p2p_source(comm, peer);
+    struct weft_p2p_arrival *kept;
+    if (request != NULL) {
+        struct weft_p2p_arrival arrival = {.peer = peer,
+                                           .len = done->frame.b,
+                                           .flags = done->frame.flags,
+                                           .id = (uint32_t)done->frame.a};
+        read_source(&arrival, done);
+        note_message(request, source, done->frame.tag, done->frame.b);
+        begin_long(request, &arrival);
+        return;
+    }
+    kept = arrival_new(comm, peer, &done->frame, 0);
+    if (kept == NULL) {
+        lose_for_memory(peer);
+        return;
+    }
+    read_source(kept, done);
+    kept->flags &= (uint8_t)~WEFT_DATA_FOLLOWS; /* those chunks go by: they are granted again */
+    keep(comm, kept);
+}
+
+static bool check_seq(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer, uint32_t source,
+                      const struct weft_wire_data *frame)
+{
+    struct weft_p2p_member *member = &comm->states[source];
+    member->received++;
+    if (frame->seq != member->received && frame->seq != 0) {
+        weft_p2p_peer_fail(peer, WEFT_ERR_PROTOCOL, "sent messages out of order");
+        return false;
+    }
+    return true;
+}
+
+void weft_p2p_envelope_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                               const struct weft_done *done)
+{
+    const struct weft_wire_data *frame = &done->frame;
+    uint32_t source = weft_p2p_source(comm, peer);
+    struct weft_request *request;
+    struct weft_p2p_arrival *arrival;
+    if (!check_seq(comm, peer, source, frame)) {
+        return;
+    }
+    request = request_of(weft_match_take_receive(&comm->match, source, frame->tag));
+    if (frame->type == WEFT_DATA_ANNOUNCE) {
+        announced(comm, peer, done, request);
+    } else if (request != NULL) {
+        note_message(request, source, frame->tag, frame->len);
+        eager_into(request, done->payload, frame->len);
+        weft_link_consumed(&peer->link, frame->len);
+    } else if ((arrival = arrival_new(comm, peer, frame, frame->len)) != NULL) {
+        if (frame->len > 0) {
+            memcpy(arrival->data, done->payload, frame->len);
+        }
+        keep(comm, arrival);
+    } else {
+        lose_for_memory(peer);
+    }
+    if (done->token != 0) {
+        done->lane->ops->release(done->lane, done->token);
+    }
+}
+
+void weft_p2p_envelope_place(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                             const struct weft_done *done)
+{
+    const struct weft_wire_data *frame = &done->frame;
+    uint32_t source = weft_p2p_source(comm, peer);
+    struct weft_request *request;
+    struct weft_p2p_arrival *arrival;
+    if (!check_seq(comm, peer, source, frame)) {
+        return;
+    }
+    request = request_of(weft_match_take_receive(&comm->match, source, frame->tag));
+    if (request != NULL) {
+        note_message(request, source, frame->tag, frame->len);
+        request->peer = peer;
+        weft_p2p_request_list(request);
+        peer->placing_request = request;
+        weft_p2p_place(peer, PLACE_RECV, frame->len <= request->len ? request->data : NULL,
+                       frame->len);
+        return;
+    }
+    arrival = arrival_new(comm, peer, frame, frame->len);
+    if (arrival == NULL) {
+        lose_for_memory(peer);
+        return;
+    }
+    arrival->is_whole = false;
+    peer->placing_arrival = arrival;
+    weft_p2p_place(peer, PLACE_ARRIVAL, arrival->data, frame->len);
+    keep(comm, arrival);
+}
+
+static void arrival_landed(struct weft_p2p_arrival *arrival)
+{
+    struct weft_request *request = arrival->receive;
+    arrival->is_whole = true;
+    if (request != NULL) { /* matched while it was on its way */
+        weft_link_consumed(&arrival->peer->link, arrival->len);
+        eager_into(request, arrival->data, arrival->len);
+        free(arrival);
+    }
+}
+
+void weft_p2p_landed(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    enum weft_p2p_placing placing = peer->placing;
+    struct weft_request *request = peer->placing_request;
+    peer->placing = PLACE_NOTHING;
+    peer->placing_request = NULL;
+    switch (placing) {
+    case PLACE_RECV:
+        weft_link_consumed(&peer->link, done->frame.len);
+        if (request != NULL) {
+            request->moved = done->frame.len;
+            end_received(request);
+        }
+        break;
+    case PLACE_ARRIVAL:
+        arrival_landed(peer->placing_arrival);
+        peer->placing_arrival = NULL;
+        break;
+    case PLACE_ORPHAN:
+        weft_p2p_orphan_landed(peer);
+        break;
+    case PLACE_CHUNK:
+        if (request != NULL) {
+            chunk_landed(request, done->frame.len);
+        }
+        break;
+    case PLACE_PART:
+        if (request != NULL) {
+            weft_p2p_part_landed(request, done->frame.len);
+        }
+        break;
+    case PLACE_NOTHING:
+    case PLACE_SINK:
+        break;
+    }
+}
+
+/* ---- receives ---- */
+
+static void self_copied(struct weft_p2p_job *job)
+{
+    job->request->works--;
+    job->other->works--;
+    end_received(job->request);
+    weft_p2p_request_end(job->other, WEFT_OK, "");
+}
+
+/* A message to oneself, straight from buffer to buffer. */
+static void copy_self(struct weft_request *receive, struct weft_request *sender)
+{
+    struct weft_p2p_job job = {.request = receive,
+                               .other = sender,
+                               .to = receive->data,
+                               .from = sender->data,
+                               .len = sender->len < receive->len ? sender->len : receive->len,
+                               .how = weft_p2p_copy_kind(sender->len),
+                               .done = self_copied};
+    note_message(receive, sender->rank, sender->tag, sender->len);
+    receive->works++;
+    sender->works++;
+    weft_p2p_request_list(receive);
+    weft_p2p_request_list(sender);
+    weft_p2p_copy(receive->comm->p2p, &job);
+}
+
+void weft_p2p_self_arrived(struct weft_request *sender)
+{
+    struct weft_p2p_comm *comm = sender->comm;
+    struct weft_request *receive =
+        request_of(weft_match_take_receive(&comm->match, sender->rank, sender->tag));
+    bool is_eager = sender->len <= comm->p2p->eager;
+    const struct weft_wire_data frame = {.type = is_eager ? WEFT_DATA_EAGER : WEFT_DATA_ANNOUNCE,
+                                         .tag = sender->tag,
+                                         .b = sender->len};
+    struct weft_p2p_arrival *arrival;
+    if (receive != NULL) {
+        copy_self(receive, sender);
+        return;
+    }
+    arrival = arrival_new(comm, NULL, &frame, is_eager ? sender->len : 0);
+    if (arrival == NULL) {
+        weft_p2p_request_end(sender, WEFT_ERR_MEMORY, "");
+        return;
+    }
+    if (is_eager) {
+        if (sender->len > 0) {
+            memcpy(arrival->data, sender->data, sender->len);
+        }
+        weft_p2p_request_end(sender, WEFT_OK, "");
+    } else {
+        arrival->sender = sender;
+        sender->id = UINT32_MAX; /* too late to cancel */
+        weft_p2p_request_list(sender);
+    }
+    keep(comm, arrival);
+}
+
+/* true: the arrival is used up */
+static bool take_arrival(struct weft_request *request, struct weft_p2p_arrival *arrival)
+{
+    note_message(request, arrival->match.source, arrival->match.tag, arrival->len);
+    if (arrival->sender != NULL) {
+        copy_self(request, arrival->sender);
+    } else if (arrival->type == WEFT_DATA_ANNOUNCE) {
+        begin_long(request, arrival);
+    } else if (arrival->is_whole) {
+        if (arrival->peer != NULL) {
+            weft_link_consumed(&arrival->peer->link, arrival->len);
+        }
+        eager_into(request, arrival->data, arrival->len);
+    } else {
+        arrival->receive = request;
+        request->peer = arrival->peer;
+        weft_p2p_request_list(request);
+        return false;
+    }
+    return true;
+}
+
+/* So that the sender of something long need not wait for a grant. Wildcards could take the message
+ * first: then no promise is given. */
+static void send_hint(struct weft_request *request)
+{
+    struct weft_p2p_comm *comm = request->comm;
+    const struct weft_wire_data frame = {.type = WEFT_DATA_HINT,
+                                         .comm = comm->id,
+                                         .tag = request->tag,
+                                         .seq = comm->states[request->rank].received,
+                                         .a = request->len,
+                                         .b = comm->states[request->rank].received};
+    if (request->len > comm->p2p->eager && request->tag != WEFT_MATCH_ANY &&
+        weft_list_is_empty(&comm->match.wild) && request->peer->link.state == WEFT_LINK_UP) {
+        weft_p2p_reply(request->peer, &frame);
+    }
+}
+
+void weft_p2p_recv_begin(struct weft_request *request)
+{
+    struct weft_p2p_comm *comm = request->comm;
+    struct weft_match_arrival *match =
+        weft_match_take_arrival(&comm->match, request->rank, request->tag);
+    struct weft_p2p_arrival *arrival;
+    if (match != NULL) {
+        arrival = WEFT_CONTAINER_OF(match, struct weft_p2p_arrival, match);
+        if (take_arrival(request, arrival)) {
+            free(arrival);
+        }
+        return;
+    }
+    if (request->rank != WEFT_MATCH_ANY && request->rank != comm->rank) {
+        request->peer = weft_p2p_comm_peer(comm, request->rank);
+        if (request->peer == NULL) {
+            weft_p2p_request_end(request, WEFT_ERR_MEMORY, "");
+            return;
+        }
+        if (request->peer->is_gone) {
+            weft_p2p_request_end(request, request->peer->gone_status, request->peer->gone_text);
+            return;
+        }
+        send_hint(request);
+    }
+    request->receive.source = request->rank;
+    request->receive.tag = request->tag;
+    weft_match_post(&comm->match, &request->receive);
+    weft_p2p_request_list(request);
+}
+
+void weft_p2p_probe_begin(struct weft_request *request)
+{
+    struct weft_p2p_comm *comm = request->comm;
+    struct weft_match_arrival *match = weft_match_peek(&comm->match, request->rank, request->tag);
+    if (match != NULL) {
+        const struct weft_p2p_arrival *arrival =
+            WEFT_CONTAINER_OF(match, struct weft_p2p_arrival, match);
+        note_message(request, match->source, match->tag, arrival->len);
+        weft_list_remove(&request->node);
+        weft_p2p_request_end(request, WEFT_OK, "");
+    } else if (weft_list_is_empty(&request->node)) {
+        request->peer = request->rank != WEFT_MATCH_ANY && request->rank != comm->rank
+                            ? weft_p2p_comm_peer(comm, request->rank)
+                            : NULL;
+        if (request->peer != NULL && request->peer->is_gone) {
+            weft_p2p_request_end(request, request->peer->gone_status, request->peer->gone_text);
+            return;
+        }
+        weft_list_append(&comm->probes, &request->node);
+        weft_list_append(&comm->active, &request->active); /* for failures; it has no deadline */
+        request->timeout_ms = WEFT_NO_LIMIT;
+    }
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that other ranks may reach. */
+#include "p2p/handle.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HANDLE_MAGIC 0x6d656d31u
+static_assert(sizeof(struct weft_p2p_handle) <= sizeof(weft_mem_t), "a handle fits");
+
+static uint32_t handle_check(const struct weft_p2p_handle *handle)
+{
+    return weft_wire_crc32c(0, handle, offsetof(struct weft_p2p_handle, check));
+}
+
+bool weft_p2p_handle_is_good(const struct weft_p2p_handle *handle)
+{
+    return handle->magic == HANDLE_MAGIC && handle->zero == 0 &&
+           handle->check == handle_check(handle);
+}
+
+static weft_status_t grow(struct weft_p2p *p2p)
+{
+    uint32_t room = p2p->registration_room == 0 ? 16 : p2p->registration_room * 2;
+    struct weft_p2p_registration *grown;
+    if (p2p->registration_count < p2p->registration_room) {
+        return WEFT_OK;
+    }
+    grown = realloc(p2p->registrations, room * sizeof(*grown));
+    if (grown == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a registration");
+    }
+    p2p->registrations = grown;
+    p2p->registration_room = room;
+    return WEFT_OK;
+}
+
+static uint32_t find_free(struct weft_p2p *p2p)
+{
+    uint32_t i = 0;
+    while (i < p2p->registration_count && p2p->registrations[i].id != 0) {
+        i++;
+    }
+    p2p->registration_count += i == p2p->registration_count;
+    return i;
+}
+
+/* false: no memory for the words, then shared memory is reached by frames too. */
+static bool open_words(struct weft_p2p *p2p)
+{
+    struct weft_mem_place place;
+    void *words;
+    if (p2p->valid == NULL &&
+        weft_mem_alloc(WEFT_P2P_WORDS * sizeof(*p2p->valid), &words) == WEFT_OK) {
+        weft_mem_find(words, 1, &place);
+        p2p->valid = words;
+        p2p->valid_region = place.id;
+    }
+    return p2p->valid != NULL;
+}
+
+static void note_region(struct weft_p2p *p2p, uint32_t index, struct weft_p2p_handle *handle)
+{
+    struct weft_mem_place place;
+    if (index < WEFT_P2P_WORDS &&
+        weft_mem_find(p2p->registrations[index].memory, handle->len, &place) && open_words(p2p)) {
+        handle->region = place.id;
+        handle->region_offset = place.offset;
+        handle->valid = p2p->valid_region;
+        atomic_store_explicit(&p2p->valid[index], handle->registration, memory_order_release);
+    }
+}
+
+weft_status_t weft_p2p_register(struct weft_p2p_comm *comm, void *memory, size_t len,
+                                weft_mem_t *mem_p)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    struct weft_p2p_handle handle = {
+        .magic = HANDLE_MAGIC, .owner = p2p->self, .comm = comm->id, .len = len};
+    weft_status_t status;
+    weft_engine_lock(p2p->engine);
+    status = grow(p2p);
+    if (status == WEFT_OK) {
+        uint32_t index = find_free(p2p);
+        handle.registration = (uint64_t)++p2p->registration_serial << 32 | index;
+        p2p->registrations[index] = (struct weft_p2p_registration){
+            .id = handle.registration, .memory = memory, .len = len, .comm = comm->id};
+        note_region(p2p, index, &handle);
+    }
+    weft_engine_unlock(p2p->engine);
+    if (status == WEFT_OK) {
+        handle.check = handle_check(&handle);
+        memset(mem_p, 0, sizeof(*mem_p));
+        memcpy(mem_p, &handle, sizeof(handle));
+    }
+    return status;
+}
+
+struct weft_p2p_registration *weft_p2p_registration_find(struct weft_p2p *p2p, uint64_t id)
+{
+    uint32_t index = (uint32_t)id;
+    return id != 0 && index < p2p->registration_count && p2p->registrations[index].id == id
+               ? &p2p->registrations[index]
+               : NULL;
+}
+
+weft_status_t weft_p2p_deregister(struct weft_p2p_comm *comm, const weft_mem_t *mem)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    struct weft_p2p_registration *registration;
+    struct weft_p2p_handle handle;
+    memcpy(&handle, mem, sizeof(handle));
+    weft_engine_lock(p2p->engine);
+    registration =
+        handle.owner == p2p->self ? weft_p2p_registration_find(p2p, handle.registration) : NULL;
+    registration = registration != NULL && registration->comm == comm->id ? registration : NULL;
+    if (registration != NULL) {
+        registration->id = 0;
+        if (p2p->valid != NULL && (uint32_t)handle.registration < WEFT_P2P_WORDS) {
+            atomic_store(&p2p->valid[(uint32_t)handle.registration], 0);
+        }
+    }
+    weft_engine_unlock(p2p->engine);
+    return registration != NULL
+               ? WEFT_OK
+               : weft_fail(WEFT_ERR_INVALID, "weft_mem_deregister: not registered here (any more)");
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a request: begun under the lock, ended by a round, done when nothing of ours holds its
+ * memory any more, waited for by whoever owns it.
+ *
+ * The short way costs no clock: deadlines are kept by a sweep that looks at the active requests a few
+ * times per timeout; it gives a new one its deadline when it meets it first.
+ */
+#include "p2p/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SWEEP_MS_MAX 100
+#define SWEEP_MS_MIN 2
+
+/* ---- memory ---- */
+
+static void lock_pool(struct weft_p2p *p2p)
+{
+    while (atomic_exchange_explicit(&p2p->pool_lock, 1, memory_order_acquire) != 0) {
+    }
+}
+
+static void unlock_pool(struct weft_p2p *p2p)
+{
+    atomic_store_explicit(&p2p->pool_lock, 0, memory_order_release);
+}
+
+/* Only what is read before it is written: this is on the way of every message. */
+void weft_p2p_request_init(struct weft_request *request, struct weft_p2p_comm *comm,
+                           enum weft_request_kind kind)
+{
+    atomic_store_explicit(&request->is_done, 0, memory_order_relaxed);
+    request->magic = WEFT_REQUEST_MAGIC;
+    request->kind = kind;
+    request->status = WEFT_OK;
+    request->comm = comm;
+    request->peer = NULL;
+    request->message_p = NULL;
+    request->text = NULL;
+    request->lent = request->works = 0;
+    request->is_ended = request->is_late = request->is_pooled = request->has_signal = false;
+    request->total = request->moved = 0;
+    request->id = request->pass = 0;
+    request->timeout_ms = comm->timeout_ms;
+    request->deadline_ns = 0;
+    weft_list_open(&request->node);
+    weft_list_open(&request->stream);
+    weft_list_open(&request->active);
+    weft_list_open(&request->receive.node);
+}
+
+struct weft_request *weft_p2p_request_take(struct weft_p2p_comm *comm, enum weft_request_kind kind)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    struct weft_request *request;
+    lock_pool(p2p);
+    request = p2p->pool;
+    if (request != NULL) {
+        p2p->pool = request->next;
+    }
+    unlock_pool(p2p);
+    if (request == NULL) {
+        request = calloc(1, sizeof(*request));
+        if (request == NULL) {
+            return NULL;
+        }
+    }
+    weft_p2p_request_init(request, comm, kind);
+    request->is_pooled = true;
+    return request;
+}
+
+void weft_p2p_request_give(struct weft_p2p *p2p, struct weft_request *request)
+{
+    request->magic = 0;
+    free(request->text);
+    lock_pool(p2p);
+    request->next = p2p->pool;
+    p2p->pool = request;
+    unlock_pool(p2p);
+}
+
+bool weft_p2p_request_is_valid(weft_request_t request)
+{
+    return request->magic == WEFT_REQUEST_MAGIC;
+}
+
+/* ---- ending ---- */
+
+void weft_p2p_request_settle(struct weft_request *request)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    bool is_answer = request->kind == REQUEST_ANSWER;
+    if (!request->is_ended || request->lent > 0 || request->works > 0) {
+        return;
+    }
+    weft_list_remove(&request->node);
+    weft_list_remove(&request->stream);
+    weft_list_remove(&request->active);
+    if (request->message_p != NULL && request->status == WEFT_OK) {
+        *request->message_p = request->message;
+    }
+    if (request->kind == REQUEST_GET) {
+        weft_p2p_get_ended(request);
+        is_answer = true; /* nobody waits for it either */
+    }
+    if (is_answer) {
+        weft_p2p_request_give(p2p, request);
+        return;
+    }
+    atomic_store_explicit(&request->is_done, 1, memory_order_release);
+    weft_engine_completed(p2p->engine);
+}
+
+void weft_p2p_request_end(struct weft_request *request, weft_status_t status, const char *text)
+{
+    if (request->is_ended) {
+        return;
+    }
+    request->is_ended = true;
+    request->status = status;
+    if (status != WEFT_OK && text[0] != '\0' && request->text == NULL) {
+        request->text = strdup(text);
+    }
+    if (!weft_list_is_empty(&request->receive.node)) {
+        weft_match_withdraw(&request->comm->match, &request->receive);
+    }
+    weft_p2p_request_settle(request);
+}
+
+/* What its owner gets to hear; frees it. */
+static weft_status_t report(struct weft_request *request)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    weft_status_t status = request->status;
+    if (status != WEFT_OK) {
+        weft_fail_record(status, "%s",
+                         request->text != NULL ? request->text : weft_status_text(status));
+    }
+    if (request->is_pooled) {
+        weft_p2p_request_give(p2p, request);
+    } else {
+        free(request->text);
+    }
+    return status;
+}
+
+/* ---- beginning ---- */
+
+static void begin(struct weft_request *request)
+{
+    struct weft_p2p_comm *comm = request->comm;
+    weft_status_t ended = atomic_load_explicit(&comm->ended, memory_order_acquire);
+    if (ended != WEFT_OK) {
+        weft_p2p_request_end(request, ended, comm->text);
+        return;
+    }
+    switch (request->kind) {
+    case REQUEST_SEND:
+        weft_p2p_send_begin(request);
+        break;
+    case REQUEST_RECV:
+        weft_p2p_recv_begin(request);
+        break;
+    case REQUEST_PROBE:
+        weft_p2p_probe_begin(request);
+        break;
+    default:
+        weft_p2p_side_begin(request);
+    }
+}
+
+static void begin_task(struct weft_engine_task *task)
+{
+    begin(WEFT_CONTAINER_OF(task, struct weft_request, task));
+}
+
+/* Under the lock now, or by who holds it. */
+static void begin_soon(struct weft_request *request)
+{
+    struct weft_engine *engine = request->comm->p2p->engine;
+    if (weft_engine_enter(engine)) {
+        begin(request);
+        weft_engine_unlock(engine);
+    } else {
+        request->task.run = begin_task;
+        weft_engine_post(engine, &request->task);
+    }
+}
+
+weft_status_t weft_p2p_request_run(struct weft_request *request, weft_request_t *request_p)
+{
+    struct weft_engine *engine = request->comm->p2p->engine;
+    begin_soon(request);
+    if (request_p != NULL) {
+        *request_p = request;
+        return WEFT_OK;
+    }
+    if (atomic_load_explicit(&request->is_done, memory_order_acquire) == 0) {
+        weft_engine_wait(engine, &request->is_done, WEFT_NEVER); /* the sweep keeps deadlines */
+    }
+    return request->status == WEFT_OK && !request->is_pooled ? WEFT_OK : report(request);
+}
+
+/* ---- deadlines ---- */
+
+static uint64_t sweep_ms(const struct weft_p2p *p2p)
+{
+    uint64_t ms = SWEEP_MS_MAX;
+    for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
+        uint64_t part = WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node)->timeout_ms / 8;
+        ms = part < ms ? part : ms;
+    }
+    return ms < SWEEP_MS_MIN ? SWEEP_MS_MIN : ms;
+}
+
+void weft_p2p_request_list(struct weft_request *request)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    if (weft_list_is_empty(&request->active)) {
+        weft_list_append(&request->comm->active, &request->active);
+    }
+    if (weft_list_is_empty(&p2p->sweep.node)) {
+        weft_engine_timer_set(p2p->engine, &p2p->sweep, weft_clock_after_ms(sweep_ms(p2p)));
+    }
+}
+
+static void describe(const struct weft_request *request, char *text, size_t room)
+{
+    char name[128];
+    if (request->rank == WEFT_MATCH_ANY) {
+        snprintf(name, sizeof(name), "no rank");
+    } else {
+        weft_p2p_name(request->comm, request->rank, name, sizeof(name));
+    }
+    switch (request->kind) {
+    case REQUEST_SEND:
+        snprintf(
+            text, room,
+            "%s has not taken a message of %zu bytes with tag %u within %llu ms (%llu bytes went)",
+            name, request->len, request->tag, (unsigned long long)request->timeout_ms,
+            (unsigned long long)request->moved);
+        break;
+    case REQUEST_RECV:
+        snprintf(
+            text, room,
+            "%s has%s sent what a receive of up to %zu bytes waits for within %llu ms (%llu of "
+            "%llu bytes came)",
+            name, request->rank == WEFT_MATCH_ANY ? "" : " not", request->len,
+            (unsigned long long)request->timeout_ms, (unsigned long long)request->moved,
+            (unsigned long long)request->total);
+        break;
+    case REQUEST_SIGNAL:
+        snprintf(text, room, "a signal did not come within %llu ms: its word is below %llu",
+                 (unsigned long long)request->timeout_ms, (unsigned long long)request->value);
+        break;
+    default:
+        snprintf(text, room, "%s has not answered a one-sided operation within %llu ms", name,
+                 (unsigned long long)request->timeout_ms);
+    }
+}
+
+/* First the coordinator is asked to end the communicator, so that all ranks hear the same words; if
+ * its word is not here at the next sweep, it ends here. */
+static void expire(struct weft_request *request)
+{
+    struct weft_p2p_comm *comm = request->comm;
+    struct weft_p2p *p2p = comm->p2p;
+    char text[WEFT_P2P_TEXT];
+    uint32_t rank = request->rank == WEFT_MATCH_ANY ? WEFT_WIRE_NO_RANK
+                                                    : weft_p2p_job_rank(comm, request->rank);
+    bool is_final = request->is_late;
+    describe(request, text, sizeof(text));
+    request->is_late = true;
+    p2p->spec.fail(p2p->spec.context,
+                   &(struct weft_p2p_failure){
+                       .comm = comm->id, .status = WEFT_ERR_TIMEOUT, .rank = rank, .text = text},
+                   is_final);
+}
+
+/* The oldest that is late; NULL: none. */
+static struct weft_request *find_late(struct weft_p2p_comm *comm, uint64_t now_ns)
+{
+    for (struct weft_list *node = comm->active.next; node != &comm->active; node = node->next) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
+        if (request->deadline_ns == 0) {
+            request->deadline_ns = now_ns + request->timeout_ms * WEFT_NS_PER_MS;
+        }
+        if (request->deadline_ns <= now_ns && !request->is_ended &&
+            request->timeout_ms != WEFT_NO_LIMIT) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_p2p *p2p = WEFT_CONTAINER_OF(timer, struct weft_p2p, sweep);
+    bool is_busy = false;
+    for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
+        struct weft_p2p_comm *comm = WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node);
+        struct weft_request *late = find_late(comm, now_ns);
+        if (late != NULL) {
+            expire(late); /* ends all of the communicator's */
+        }
+        is_busy |= !weft_list_is_empty(&comm->active);
+    }
+    if (is_busy) {
+        weft_engine_timer_set(p2p->engine, timer, weft_clock_after_ms(sweep_ms(p2p)));
+    }
+}
+
+weft_status_t weft_p2p_request_set_timeout(weft_request_t request, uint32_t timeout_ms)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    uint64_t at_ns = weft_clock_after_ms(timeout_ms);
+    weft_engine_lock(p2p->engine);
+    weft_engine_run_tasks(p2p->engine);
+    if (!request->is_ended) {
+        request->timeout_ms = timeout_ms;
+        request->deadline_ns = at_ns;
+        weft_p2p_request_list(request);
+        if (at_ns < p2p->sweep.at_ns) {
+            weft_engine_timer_set(p2p->engine, &p2p->sweep, at_ns);
+        }
+    }
+    weft_engine_unlock(p2p->engine);
+    return WEFT_OK;
+}
+
+/* ---- for their owners ---- */
+
+weft_status_t weft_p2p_test(weft_request_t *request, int *is_done_p)
+{
+    struct weft_request *it = *request;
+    if (atomic_load_explicit(&it->is_done, memory_order_acquire) == 0) {
+        weft_engine_poll(it->comm->p2p->engine);
+    }
+    *is_done_p = atomic_load_explicit(&it->is_done, memory_order_acquire) != 0;
+    if (!*is_done_p) {
+        return WEFT_OK;
+    }
+    *request = NULL;
+    return report(it);
+}
+
+weft_status_t weft_p2p_wait(weft_request_t *request, uint32_t timeout_ms)
+{
+    struct weft_request *it = *request;
+    uint64_t deadline_ns =
+        timeout_ms == WEFT_NO_LIMIT ? WEFT_NEVER : weft_clock_after_ms(timeout_ms);
+    if (weft_engine_wait(it->comm->p2p->engine, &it->is_done, deadline_ns) != WEFT_OK) {
+        return weft_fail(WEFT_ERR_TIMEOUT, "the operation goes on after %u ms", timeout_ms);
+    }
+    *request = NULL;
+    return report(it);
+}
+
+/* Requests of several communicators may have several engines: then each gets its turn. */
+static int find_done(weft_request_t *requests, int count, struct weft_request **first_p)
+{
+    *first_p = NULL;
+    for (int i = 0; i < count; i++) {
+        if (requests[i] == NULL) {
+            continue;
+        }
+        if (*first_p == NULL) {
+            *first_p = requests[i];
+        }
+        if (atomic_load_explicit(&requests[i]->is_done, memory_order_acquire) != 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void drive_others(weft_request_t *requests, int count, const struct weft_engine *engine)
+{
+    for (int i = 0; i < count; i++) {
+        if (requests[i] != NULL && requests[i]->comm->p2p->engine != engine) {
+            weft_engine_poll(requests[i]->comm->p2p->engine);
+        }
+    }
+}
+
+/* Waits on the first; every millisecond it looks whether another one was faster. */
+weft_status_t weft_p2p_wait_any(weft_request_t *requests, int count, uint32_t timeout_ms,
+                                int *index_p)
+{
+    uint64_t deadline_ns =
+        timeout_ms == WEFT_NO_LIMIT ? WEFT_NEVER : weft_clock_after_ms(timeout_ms);
+    struct weft_request *first;
+    unsigned looks = 0;
+    for (;;) {
+        uint64_t look_ns;
+        int index = find_done(requests, count, &first);
+        *index_p = index;
+        if (index >= 0) {
+            struct weft_request *it = requests[index];
+            requests[index] = NULL;
+            return report(it);
+        }
+        if (first == NULL) {
+            return WEFT_OK;
+        }
+        if (weft_clock_ns() >= deadline_ns) {
+            return weft_fail(WEFT_ERR_TIMEOUT, "none of %d operations ended within %u ms", count,
+                             timeout_ms);
+        }
+        drive_others(requests, count, first->comm->p2p->engine);
+        if (looks++ < 1000) {
+            weft_engine_poll(first->comm->p2p->engine);
+            continue;
+        }
+        look_ns = weft_clock_after_ms(1);
+        weft_engine_wait(first->comm->p2p->engine, &first->is_done,
+                         look_ns < deadline_ns ? look_ns : deadline_ns);
+    }
+}
+
+weft_status_t weft_p2p_wait_all(weft_request_t *requests, int count, uint32_t timeout_ms)
+{
+    uint64_t deadline_ns =
+        timeout_ms == WEFT_NO_LIMIT ? WEFT_NEVER : weft_clock_after_ms(timeout_ms);
+    weft_status_t first = WEFT_OK;
+    char text[WEFT_ERROR_TEXT_LEN];
+    for (int i = 0; i < count; i++) {
+        weft_status_t status;
+        uint32_t left_ms = WEFT_NO_LIMIT;
+        if (requests[i] == NULL) {
+            continue;
+        }
+        if (deadline_ns != WEFT_NEVER) {
+            left_ms = (uint32_t)weft_clock_ms_until(deadline_ns);
+        }
+        status = weft_p2p_wait(&requests[i], left_ms);
+        if (first == WEFT_OK && status != WEFT_OK) {
+            first = status;
+            snprintf(text, sizeof(text), "%s", weft_error_text());
+        }
+    }
+    return first == WEFT_OK ? WEFT_OK : weft_fail(first, "%s", text);
+}
+
+weft_status_t weft_p2p_cancel(weft_request_t *request)
+{
+    struct weft_request *it = *request;
+    struct weft_p2p *p2p = it->comm->p2p;
+    bool is_free = false;
+    weft_engine_lock(p2p->engine);
+    weft_engine_run_tasks(p2p->engine);
+    if (!it->is_ended) {
+        is_free = it->kind == REQUEST_RECV
+                      ? !weft_list_is_empty(&it->receive.node)
+                      : it->kind == REQUEST_SEND && it->id == 0 && it->peer != NULL &&
+                            it->lent == 0 && !weft_list_is_empty(&it->node);
+        if (is_free) {
+            it->message_p = NULL;
+            weft_p2p_request_end(it, WEFT_OK, "");
+        }
+    }
+    weft_engine_unlock(p2p->engine);
+    if (!is_free) {
+        return weft_fail(WEFT_ERR_BUSY, "the operation has matched, is on its way or is over; wait "
+                                        "for it");
+    }
+    *request = NULL;
+    weft_p2p_request_give(p2p, it);
+    return WEFT_OK;
+}

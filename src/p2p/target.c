@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One-sided operations of other ranks, as their target sees them. */
+#include "p2p/handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory of ours that a frame names; NULL: no such bytes. */
+static uint8_t *registered(struct weft_p2p *p2p, const struct weft_wire_data *frame, uint64_t len)
+{
+    const struct weft_p2p_registration *it = weft_p2p_registration_find(p2p, frame->a);
+    return it != NULL && it->comm == frame->comm && len <= it->len && frame->b <= it->len - len
+               ? it->memory + frame->b
+               : NULL;
+}
+
+static void note_refused(struct weft_p2p_peer *peer)
+{
+    if (peer->put_status == WEFT_OK) {
+        peer->put_status = WEFT_ERR_INVALID;
+        weft_log(p2p, WARN, "rank %u puts outside of what is registered here", peer->link.peer);
+    }
+}
+
+static void add_signal(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    uint8_t *word = registered(peer->p2p, frame, sizeof(uint64_t));
+    if (peer->put_status != WEFT_OK) {
+        return; /* what it announces may not be there: the next quiet says so */
+    }
+    if (word == NULL || (uintptr_t)word % sizeof(uint64_t) != 0) {
+        note_refused(peer);
+        return;
+    }
+    atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)word, frame->c, memory_order_release);
+    weft_p2p_signals_check(peer->p2p);
+}
+
+static void answer_flush(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    const struct weft_wire_data answer = {.type = WEFT_DATA_FLUSHED,
+                                          .comm = frame->comm,
+                                          .a = frame->a,
+                                          .b = (uint64_t)peer->put_status};
+    peer->put_status = WEFT_OK;
+    weft_p2p_reply(peer, &answer);
+}
+
+static void apply(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    if (frame->type == WEFT_DATA_SIGNAL) {
+        add_signal(peer, frame);
+    } else {
+        answer_flush(peer, frame);
+    }
+}
+
+/* SIGNAL and FLUSH come after the copies of what came before them. */
+static void apply_in_order(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    struct weft_p2p_reply *held;
+    if (peer->put_works == 0 && weft_list_is_empty(&peer->held)) {
+        apply(peer, frame);
+        return;
+    }
+    held = malloc(sizeof(*held));
+    if (held == NULL) {
+        weft_p2p_peer_fail(peer, WEFT_ERR_MEMORY, "no memory for a signal that must wait");
+        return;
+    }
+    held->frame = *frame;
+    weft_list_append(&peer->held, &held->node);
+}
+
+static void put_copied(struct weft_p2p_job *job)
+{
+    struct weft_p2p_peer *peer = job->peer;
+    struct weft_list *node;
+    peer->put_works--;
+    while (peer->put_works == 0 && (node = weft_list_take(&peer->held)) != NULL) {
+        struct weft_p2p_reply *held = WEFT_CONTAINER_OF(node, struct weft_p2p_reply, node);
+        apply(peer, &held->frame);
+        free(held);
+    }
+}
+
+static void put_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    struct weft_p2p_job job = {.to = registered(peer->p2p, &done->frame, done->frame.len),
+                               .from = done->payload,
+                               .len = done->frame.len,
+                               .lane = done->lane,
+                               .token = done->token,
+                               .peer = peer,
+                               .done = put_copied};
+    if (job.to == NULL) {
+        note_refused(peer);
+        job.len = 0;
+    }
+    peer->put_works++;
+    weft_p2p_copy(peer->p2p, &job);
+}
+
+static void get_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    uint64_t len = done->frame.tag | (uint64_t)done->frame.seq << 32;
+    uint8_t *memory;
+    struct weft_request *request;
+    struct weft_wire_data refusal = {
+        .type = WEFT_DATA_PART, .comm = done->frame.comm, .c = done->frame.c, .b = UINT64_MAX};
+    memory = registered(peer->p2p, &done->frame, len);
+    request = memory == NULL || len == 0 ? NULL
+                                         : weft_p2p_request_take(peer->p2p->latest, REQUEST_ANSWER);
+    if (request == NULL) {
+        weft_p2p_reply(peer, &refusal);
+        return;
+    }
+    request->peer = peer;
+    request->rank = request->tag = 0;
+    request->data = memory;
+    request->len = len;
+    request->offset = done->frame.c; /* the operation's id at the origin */
+    weft_list_append(&peer->streams, &request->stream);
+    weft_p2p_pump(peer);
+}
+
+bool weft_p2p_answer_advance(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    size_t left = request->len - request->moved;
+    size_t len = left < peer->link.lane->chunk_max ? left : peer->link.lane->chunk_max;
+    struct weft_wire_data frame = {.type = WEFT_DATA_PART,
+                                   .comm = request->comm->id,
+                                   .b = request->moved,
+                                   .c = request->offset};
+    const struct weft_slice slice = {.data = request->data + request->moved, .len = len};
+    enum weft_post how = weft_link_stream(&peer->link, &frame, &slice, request);
+    if (how == WEFT_POST_FULL) {
+        return false;
+    }
+    request->moved += len;
+    if (how == WEFT_POST_LENT) {
+        request->lent++;
+        peer->lent++;
+    }
+    weft_list_remove(&request->stream);
+    if (request->moved == request->len) {
+        weft_p2p_request_end(request, WEFT_OK, "");
+    } else {
+        weft_list_append(&peer->streams, &request->stream);
+    }
+    return true;
+}
+
+void weft_p2p_target_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    if (done->frame.type == WEFT_DATA_PUT) {
+        put_arrived(peer, done);
+        return; /* the job releases the payload */
+    }
+    if (done->frame.type == WEFT_DATA_GET) {
+        get_arrived(peer, done);
+    } else {
+        apply_in_order(peer, &done->frame);
+    }
+    if (done->token != 0) {
+        done->lane->ops->release(done->lane, done->token);
+    }
+}
+
+void weft_p2p_put_place(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    uint8_t *memory = registered(peer->p2p, &done->frame, done->frame.len);
+    if (memory == NULL) {
+        note_refused(peer);
+    }
+    weft_p2p_place(peer, PLACE_SINK, memory, done->frame.len);
+}

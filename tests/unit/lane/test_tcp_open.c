@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How tcp lanes open, and how they do not. */
+#include "tcp_support.h"
+
+#include <netinet/tcp.h>
+
+static void a_dialled_lane_opens_on_both_ends(void **state)
+{
+    struct pair pair;
+    (void)state;
+    pair_open(&pair);
+    assert_int_equal(pair.a.lane->peer, 0);
+    assert_int_equal(pair.b.lane->peer, 1);
+    assert_true(pair.a.lane->is_up && pair.b.lane->is_up);
+    assert_null(pair.b.lane->owner);
+    assert_int_equal(pair.b.lane->caps, 0);
+    assert_int_equal(pair.b.lane->chunk_max, 16 << 20);
+    assert_ptr_equal(pair.b.lane->ops, &weft_lane_tcp);
+    assert_non_null(strstr(pair.b.lane->peer_text, "127.0.0.1:"));
+    assert_int_equal(pair.b.opened, 1);
+    assert_int_equal(pair.b.arrived + pair.a.arrived, 0); /* the greeting is nobody's business */
+    pair_close(&pair);
+}
+
+static void dialling_nobody_is_a_network_error(void **state)
+{
+    struct pair pair;
+    weft_status_t status;
+    (void)state;
+    pair_prepare(&pair);
+    side_listen(&pair.a);
+    side_listen(&pair.b);
+    weft_lane_tcp.port_close(pair.b.port);
+    pair.b.port = NULL;
+    status = weft_lane_tcp.open(pair.a.port, 0, &pair.b.address, &pair.a.lane);
+    if (status == WEFT_OK) {
+        assert_true(poll_until(&pair.a, NULL, &pair.a.lost, 1));
+        status = pair.a.lost_status;
+    }
+    assert_int_equal(status, WEFT_ERR_NETWORK);
+    pair_close(&pair);
+}
+
+static void another_rank_at_that_address_is_a_protocol_error(void **state)
+{
+    struct pair pair;
+    (void)state;
+    pair_prepare(&pair);
+    side_listen(&pair.a);
+    side_listen(&pair.b);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, 5, &pair.b.address, &pair.a.lane), WEFT_OK);
+    assert_true(poll_until(&pair.a, &pair.b, &pair.a.lost, 1));
+    assert_int_equal(pair.a.lost_status, WEFT_ERR_PROTOCOL);
+    assert_string_equal(pair.a.lost_text, "rank 0 answers there instead of rank 5");
+    assert_int_equal(pair.a.opened, 0);
+    for (int i = 0; i < 100; i++) {
+        side_poll(&pair.b); /* and there nobody has heard of it */
+    }
+    assert_int_equal(pair.b.opened + pair.b.lost, 0);
+    pair_close(&pair);
+}
+
+/* The other side's engine stands still: its kernel accepts, nobody speaks. */
+static void a_listener_that_stays_silent_is_given_up_in_time(void **state)
+{
+    struct pair pair;
+    (void)state;
+    pair_prepare(&pair);
+    assert_int_equal(weft_params_set(&pair.a.params, WEFT_PARAM_START_TIMEOUT, "50ms"), WEFT_OK);
+    side_listen(&pair.a);
+    side_listen(&pair.b);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, 0, &pair.b.address, &pair.a.lane), WEFT_OK);
+    assert_int_equal(side_post(&pair.a, 8), WEFT_POST_FULL);
+    assert_true(poll_until(&pair.a, NULL, &pair.a.lost, 1));
+    assert_int_equal(pair.a.lost_status, WEFT_ERR_NETWORK);
+    assert_non_null(strstr(pair.a.lost_text, "WEFT_START_TIMEOUT"));
+    pair_close(&pair);
+}
+
+static void a_post_before_the_lane_is_open_is_refused_and_writable_follows(void **state)
+{
+    struct pair pair;
+    (void)state;
+    pair_prepare(&pair);
+    side_listen(&pair.a);
+    side_listen(&pair.b);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, 0, &pair.b.address, &pair.a.lane), WEFT_OK);
+    assert_int_equal(side_post(&pair.a, 8), WEFT_POST_FULL);
+    assert_true(poll_until(&pair.a, &pair.b, &pair.a.writable, 1));
+    assert_int_equal(pair.a.opened, 1);
+    assert_int_equal(side_post(&pair.a, 8), WEFT_POST_SENT);
+    assert_true(poll_until(&pair.b, NULL, &pair.b.arrived, 1));
+    assert_false(pair.b.is_wrong);
+    pair_close(&pair);
+}
+
+/* At every number of polls on the way to an open lane. */
+static void a_port_may_close_at_any_moment_of_opening(void **state)
+{
+    (void)state;
+    for (unsigned steps = 0; steps < 30; steps++) {
+        struct pair pair;
+        pair_prepare(&pair);
+        side_listen(&pair.a);
+        side_listen(&pair.b);
+        assert_int_equal(weft_lane_tcp.open(pair.a.port, 0, &pair.b.address, &pair.a.lane),
+                         WEFT_OK);
+        for (unsigned i = 0; i < steps; i++) {
+            side_poll(i % 2 == 0 ? &pair.b : &pair.a);
+        }
+        pair_close(&pair);
+    }
+}
+
+static void loopback_gets_a_congestion_control_that_does_not_pace(void **state)
+{
+    struct pair pair;
+    char name[16] = "";
+    socklen_t len = sizeof(name);
+    (void)state;
+    pair_open(&pair);
+    assert_int_equal(getsockopt(weft_lane_tcp_of(pair.b.lane)->source.fd, IPPROTO_TCP,
+                                TCP_CONGESTION, name, &len),
+                     0);
+    assert_true(strcmp(name, "cubic") == 0 || strcmp(name, "reno") == 0);
+    pair_close(&pair);
+}
+
+static void a_congestion_control_that_is_not_there_ends_nothing(void **state)
+{
+    struct pair pair;
+    (void)state;
+    pair_prepare(&pair);
+    assert_int_equal(weft_params_set(&pair.a.params, WEFT_PARAM_TCP_CC, "nosuch"), WEFT_OK);
+    side_listen(&pair.a);
+    side_listen(&pair.b);
+    pair_dial(&pair);
+    assert_int_equal(side_post(&pair.a, 8), WEFT_POST_SENT);
+    assert_true(poll_until(&pair.b, NULL, &pair.b.arrived, 1));
+    pair_close(&pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dialled_lane_opens_on_both_ends),
+        cmocka_unit_test(dialling_nobody_is_a_network_error),
+        cmocka_unit_test(another_rank_at_that_address_is_a_protocol_error),
+        cmocka_unit_test(a_listener_that_stays_silent_is_given_up_in_time),
+        cmocka_unit_test(a_post_before_the_lane_is_open_is_refused_and_writable_follows),
+        cmocka_unit_test(a_port_may_close_at_any_moment_of_opening),
+        cmocka_unit_test(loopback_gets_a_congestion_control_that_does_not_pace),
+        cmocka_unit_test(a_congestion_control_that_is_not_there_ends_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
