@@ -15,7 +15,7 @@ weft_status_t weft_api_check_comm(weft_comm_t comm, const char *call)
         return weft_fail(WEFT_ERR_INVALID, "%s: this communicator was closed, or never was one",
                          call);
     }
-    if (comm->generation != weft_process_generation()) {
+    if (comm->generation != atomic_load_explicit(&weft_process_number, memory_order_relaxed)) {
         return weft_fail(
             WEFT_ERR_FORKED,
             "%s: this communicator was made by the parent process; a forked child cannot use it",

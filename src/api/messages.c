@@ -93,6 +93,12 @@ static weft_status_t check_request(const weft_request_t *request, const char *ca
     if (*request != NULL && !weft_p2p_request_is_valid(*request)) {
         return weft_fail(WEFT_ERR_INVALID, "%s: this request is over, or never was one", call);
     }
+    if (*request != NULL && !weft_p2p_request_is_ours(*request)) {
+        return weft_fail(WEFT_ERR_FORKED,
+                         "%s: this request was begun by the parent process; a forked child cannot "
+                         "use it",
+                         call);
+    }
     return WEFT_OK;
 }
 

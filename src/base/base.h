@@ -39,8 +39,9 @@ weft_status_t weft_fail_errno(const char *fmt, ...) WEFT_PRINTF(1, 2);
 /* ---- log (log.c) ---- */
 
 #define WEFT_LOG_ROOMS(X)                                                                          \
-    X(base) X(watch) X(mem) X(wire) X(topo) X(engine) X(net) X(control) X(lane) X(link) X(p2p)         \
-    X(comm) X(api) X(cli)
+    X(base)                                                                                        \
+    X(watch) X(mem) X(wire) X(topo) X(engine) X(net) X(control) X(lane) X(link) X(p2p) X(comm)     \
+        X(api) X(cli)
 
 enum weft_log_room {
 #define WEFT_LOG_ROOM_ENUM(name) WEFT_ROOM_##name,
@@ -269,6 +270,7 @@ unsigned weft_fd_count(void); /* registered now */
 /* Grows by one in every forked child; a handle that remembers another number is dead. The first
  * call installs the atfork handler. */
 uint32_t weft_process_generation(void);
+extern _Atomic uint32_t weft_process_number; /* the same, read quickly once that was called */
 
 /* ---- secrets (secrets.c): memory left out of core dumps, zero in forked children ---- */
 

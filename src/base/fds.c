@@ -19,7 +19,7 @@
 static _Atomic uint64_t owned[WORDS];
 static _Atomic unsigned words_used; /* none is set from here on; spares the child most of the map */
 static _Atomic unsigned owned_count;
-static _Atomic uint32_t generation = 1; /* a zeroed handle belongs to no process */
+_Atomic uint32_t weft_process_number = 1; /* a zeroed handle belongs to no process */
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 
 static void forget_parent(void)
@@ -35,7 +35,7 @@ static void forget_parent(void)
     }
     atomic_store_explicit(&words_used, 0, memory_order_relaxed);
     atomic_store_explicit(&owned_count, 0, memory_order_relaxed);
-    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&weft_process_number, 1, memory_order_relaxed);
 }
 
 static void install_handler(void)
@@ -112,5 +112,5 @@ unsigned weft_fd_count(void)
 uint32_t weft_process_generation(void)
 {
     pthread_once(&handler_once, install_handler);
-    return atomic_load_explicit(&generation, memory_order_relaxed);
+    return atomic_load_explicit(&weft_process_number, memory_order_relaxed);
 }

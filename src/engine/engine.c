@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static void bell_ready(struct weft_engine_source *source, uint32_t events)
@@ -91,14 +92,20 @@ void weft_engine_lock(struct weft_engine *engine)
             sched_yield();
         }
     }
-    while (atomic_exchange_explicit(&engine->lock, 2, memory_order_acquire) != 0) {
-        syscall(SYS_futex, &engine->lock, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+    atomic_fetch_add(&engine->lockers, 1);
+    while (!weft_engine_try_lock(engine)) {
+        /* A release that does not see us yet wakes nobody: then this ends by itself. */
+        const struct timespec soon = {.tv_nsec = 200000};
+        syscall(SYS_futex, &engine->lock, FUTEX_WAIT_PRIVATE, 1, &soon, NULL, 0);
     }
+    atomic_fetch_sub(&engine->lockers, 1);
 }
 
+/* A plain store, because it is on the way of every message; see weft_engine_lock(). */
 void weft_engine_release(struct weft_engine *engine)
 {
-    if (atomic_exchange_explicit(&engine->lock, 0, memory_order_release) == 2) {
+    atomic_store_explicit(&engine->lock, 0, memory_order_release);
+    if (atomic_load_explicit(&engine->lockers, memory_order_relaxed) != 0) {
         syscall(SYS_futex, &engine->lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }
 }
@@ -285,12 +292,15 @@ void weft_engine_run_tasks(struct weft_engine *engine)
     run_tasks(engine);
 }
 
+/* Whoever sleeps has said so under this lock: without a fence either we see it, or it sees the word. */
 static void announce_completions(struct weft_engine *engine)
 {
     if (engine->has_completed) {
         engine->has_completed = false;
-        weft_engine_pass_turn(engine, INT32_MAX);
-        if (atomic_load(&engine->asleep) != 0) {
+        if (atomic_load_explicit(&engine->waiters, memory_order_relaxed) != 0) {
+            weft_engine_pass_turn(engine, INT32_MAX);
+        }
+        if (atomic_load_explicit(&engine->asleep, memory_order_relaxed) != 0) {
             weft_engine_ring(engine); /* what completed may be the sleeper's */
         }
     }

@@ -46,6 +46,10 @@ struct weft_engine_poller {
      * writes must wake us by a descriptor from now on. disarm: somebody drives again. */
     bool (*arm)(struct weft_engine_poller *poller);
     void (*disarm)(struct weft_engine_poller *poller);
+    /* Set by poll: there is probably nothing before *word is `value`, so quick rounds only look there,
+     * and poll every sixteenth time. NULL: poll every time. */
+    const _Atomic uint32_t *word;
+    uint32_t value;
     struct weft_list node; /* the engine's */
 };
 

@@ -10,8 +10,8 @@
 #define WEFT_ENGINE_BATCH 64
 
 struct weft_engine {
-    _Atomic uint32_t
-        lock; /* covers one poll round; 0 free, 1 held, 2 held and waited for (futex) */
+    _Atomic uint32_t lock;    /* covers one poll round; 1: held; a futex word */
+    _Atomic uint32_t lockers; /* threads that sleep for it */
     int epfd;
     /* eventfd, -1: none yet; rung only when `asleep` is set or the background thread is armed */
     _Atomic int doorbell;
@@ -44,7 +44,7 @@ struct weft_engine {
     int64_t spin_us; /* parameter; -1: by load */
     _Atomic uint64_t spin_ns, yield_ns;
     _Atomic bool has_pollers, is_costly;
-    _Atomic uint32_t quick_rounds; /* before the clock is looked at for the first time */
+    _Atomic uint32_t quick_turns;
     struct weft_counters counters;
 
     /* the background thread's, under its lock */
@@ -66,6 +66,20 @@ void weft_engine_release(struct weft_engine *engine);
  * call and no clock (unless there is nothing but descriptors). */
 bool weft_engine_round(struct weft_engine *engine);
 bool weft_engine_quick_round(struct weft_engine *engine);
+/* Under the lock: false when no poller has anything, as far as its word says. */
+static inline bool weft_engine_is_worth_a_look(const struct weft_engine *engine)
+{
+    for (const struct weft_list *node = engine->pollers.next; node != &engine->pollers;
+         node = node->next) {
+        const struct weft_engine_poller *poller =
+            WEFT_CONTAINER_OF(node, struct weft_engine_poller, node);
+        if (poller->word == NULL ||
+            atomic_load_explicit(poller->word, memory_order_acquire) == poller->value) {
+            return true;
+        }
+    }
+    return false;
+}
 /* Under the lock: one long copy that waits is run, with the lock let go meanwhile. */
 bool weft_engine_work_run(struct weft_engine *engine);
 /* Under the lock, before a sleep: false when a poller has something. */

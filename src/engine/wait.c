@@ -24,12 +24,13 @@
 #define LONG_WAIT_NS UINT64_C(4000000)
 #define SPIN_NS UINT64_C(10000)
 #define YIELD_NS UINT64_C(150000)
-/* Rounds over memory alone before the clock and the descriptors are looked at: a message that is
- * being answered comes within a microsecond. Crowded: whoever we wait for needs this CPU. */
-#define QUICK_ROUNDS 256
-#define CROWDED_ROUNDS 4
-#define COSTLY_ROUNDS 8 /* when each is a system call */
-#define QUICK_BETWEEN 16
+/* A message that is being answered comes within a microsecond: so many turns of so many rounds over
+ * memory alone come before the clock and the descriptors are looked at. Crowded: whoever we wait for
+ * needs this CPU. */
+#define QUICK_TURNS 8
+#define CROWDED_TURNS 1
+#define QUICK_ROUNDS 16
+#define COSTLY_TURNS 24 /* of one round each, when that is a system call */
 #define FULL_EVERY 16
 
 void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here)
@@ -40,7 +41,7 @@ void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here)
         spin_ns = (uint64_t)engine->spin_us * 1000;
     }
     atomic_store(&engine->spin_ns, spin_ns);
-    atomic_store(&engine->quick_rounds, is_crowded ? CROWDED_ROUNDS : QUICK_ROUNDS);
+    atomic_store(&engine->quick_turns, is_crowded ? CROWDED_TURNS : QUICK_TURNS);
     /* Far more ranks than CPUs: a full turn of yields takes longer than a wake-up. */
     atomic_store(&engine->yield_ns, ranks_here > 8 * engine->cpus ? 0 : YIELD_NS);
 }
@@ -81,7 +82,11 @@ static void sleep_for_turn(struct weft_engine *engine, const _Atomic uint32_t *w
     if (left_ns < UINT64_C(1000000000)) {
         left = (struct timespec){.tv_nsec = (long)left_ns};
     }
-    atomic_fetch_add(&engine->waiters, 1);
+    if (!weft_engine_try_lock(engine)) {
+        return; /* somebody drives, perhaps for us */
+    }
+    atomic_fetch_add(&engine->waiters, 1); /* under the lock: see announce_completions() */
+    weft_engine_release(engine);
     if (atomic_load(word) == 0 && atomic_load(&engine->asleep) != 0) {
         syscall(SYS_futex, &engine->turn, FUTEX_WAIT_PRIVATE, turn, &left, NULL, 0);
     }
@@ -137,12 +142,22 @@ void weft_engine_poll(struct weft_engine *engine)
     }
 }
 
-/* One driver's turn: true when anything happened. */
-static bool drive(struct weft_engine *engine, bool is_quick)
+/* One driver's turn: true when anything happened. quick: how many quick rounds at most; 0: a full one. */
+static bool drive(struct weft_engine *engine, unsigned quick)
 {
     bool has_moved = false;
     if (weft_engine_try_lock(engine)) {
-        has_moved = is_quick ? weft_engine_quick_round(engine) : weft_engine_round(engine);
+        has_moved = quick == 0 && weft_engine_round(engine);
+        if (quick > 0) {
+            has_moved = weft_engine_quick_round(engine);
+        }
+        for (unsigned i = 1; i < quick && !has_moved; i++) {
+            if (weft_engine_is_worth_a_look(engine)) {
+                has_moved = weft_engine_quick_round(engine);
+            } else {
+                relax();
+            }
+        }
         has_moved |= weft_engine_work_run(engine);
         weft_engine_unlock(engine);
     }
@@ -152,18 +167,19 @@ static bool drive(struct weft_engine *engine, bool is_quick)
 /* The common case: what is waited for comes at once, and nobody needs to know that we waited. */
 static bool wait_quickly(struct weft_engine *engine, const _Atomic uint32_t *word)
 {
-    uint32_t rounds = atomic_load_explicit(&engine->quick_rounds, memory_order_relaxed);
+    uint32_t turns = atomic_load_explicit(&engine->quick_turns, memory_order_relaxed);
+    bool is_costly = atomic_load_explicit(&engine->is_costly, memory_order_relaxed);
     if (!atomic_load_explicit(&engine->has_pollers, memory_order_relaxed)) {
         return false;
     }
-    if (rounds > COSTLY_ROUNDS && atomic_load_explicit(&engine->is_costly, memory_order_relaxed)) {
-        rounds = COSTLY_ROUNDS;
+    if (is_costly && turns > CROWDED_TURNS) {
+        turns = COSTLY_TURNS;
     }
-    for (uint32_t i = 0; i < rounds; i++) {
+    for (uint32_t i = 0; i < turns; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != 0) {
             return true;
         }
-        drive(engine, true);
+        drive(engine, is_costly ? 1 : QUICK_ROUNDS);
     }
     return atomic_load_explicit(word, memory_order_acquire) != 0;
 }
@@ -173,13 +189,13 @@ static weft_status_t wait_long(struct weft_engine *engine, const _Atomic uint32_
 {
     uint64_t idle_since_ns = 0;
     while (atomic_load_explicit(word, memory_order_acquire) == 0) {
-        int between = atomic_load(&engine->spin_ns) == 0 ? 0
-                      : atomic_load(&engine->is_costly)  ? 1
-                                                         : QUICK_BETWEEN;
+        unsigned between = atomic_load(&engine->spin_ns) == 0 ? 0
+                           : atomic_load(&engine->is_costly)  ? 1
+                                                              : QUICK_ROUNDS;
         uint64_t now_ns;
-        bool has_moved = drive(engine, false);
-        for (int i = 0; i < between && !has_moved; i++) {
-            has_moved = drive(engine, true);
+        bool has_moved = drive(engine, 0);
+        if (between > 0 && !has_moved) {
+            has_moved = drive(engine, between);
         }
         now_ns = weft_clock_ns();
         if (now_ns >= deadline_ns && atomic_load_explicit(word, memory_order_acquire) == 0) {

@@ -85,6 +85,8 @@ struct weft_lane_ops {
     void (*address)(const struct weft_lane_port *port, struct weft_lane_address *address_p);
     /* What happened, at most `room` (≥ 4) values; returns how many. */
     unsigned (*poll)(struct weft_lane_port *port, struct weft_done *done, unsigned room);
+    /* The word that becomes *value_p when the next thing arrives; NULL: polling only will tell. */
+    const _Atomic uint32_t *(*watch)(const struct weft_lane_port *port, uint32_t *value_p);
     /* About to sleep in epoll: false when there is something to poll after all. disarm: awake. */
     bool (*arm)(struct weft_lane_port *port);
     void (*disarm)(struct weft_lane_port *port);

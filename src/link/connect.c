@@ -61,6 +61,15 @@ static bool send_call(struct weft_link *link, const struct weft_wire_dialling *c
     return true;
 }
 
+/* The one who found no way tells the other, who may wait for it. The link has failed already. */
+void weft_link_give_up(struct weft_link *link)
+{
+    const struct weft_wire_dialling no = {.kind = WEFT_DIALLING_NO};
+    uint8_t bytes[WEFT_WIRE_DIALLING_MAX];
+    size_t len = weft_wire_dialling_encode(&no, bytes);
+    link->links->spec.call(link->links->spec.context, link->peer, bytes, len);
+}
+
 /* The lower rank says where it listens. */
 static void say_here(struct weft_link *link, bool wants_tcp)
 {
@@ -76,7 +85,13 @@ static void say_here(struct weft_link *link, bool wants_tcp)
         call.tcp_len = (uint8_t)address.len;
         memcpy(call.tcp, address.bytes, address.len);
     }
-    send_call(link, &call);
+    if (call.shm_len == 0 && call.tcp_len == 0) {
+        weft_link_fail(link, WEFT_ERR_SYSTEM,
+                       "no way to it: no shared memory here, and no tcp allowed or possible");
+        weft_link_give_up(link);
+    } else {
+        send_call(link, &call);
+    }
 }
 
 static void ask(struct weft_link *link, bool wants_tcp)
@@ -136,8 +151,8 @@ static void dial_back(struct weft_link *link, const struct weft_wire_dialling *c
         address.len = call->shm_len;
         memcpy(address.bytes, call->shm, call->shm_len);
         link->is_shm_tried = true;
-        if (dial(link, &weft_lane_shm, links->shm, &address) || weft_link_try_elsewhere(link)) {
-            return;
+        if (!dial(link, &weft_lane_shm, links->shm, &address) && !weft_link_try_elsewhere(link)) {
+            weft_link_give_up(link);
         }
     } else if (call->tcp_len > 0 && links->spec.has_tcp && open_tcp(links)) {
         address.len = call->tcp_len;
@@ -146,8 +161,9 @@ static void dial_back(struct weft_link *link, const struct weft_wire_dialling *c
     } else if (call->shm_len > 0 && links->spec.has_tcp) {
         ask(link, true);
     } else {
-        weft_link_fail(link, WEFT_ERR_NETWORK,
-                       "there is no way to it: no shared memory, and no tcp allowed or possible");
+        weft_link_fail(link, WEFT_ERR_SYSTEM,
+                       "no way to it: no shared memory here, and no tcp allowed or possible");
+        weft_link_give_up(link);
     }
 }
 
@@ -163,7 +179,9 @@ void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *p
     if (link->lane != NULL || link->state == WEFT_LINK_DOWN) {
         return; /* it is being dialled, or up */
     }
-    if (call.kind == WEFT_DIALLING_ASK && is_lower) {
+    if (call.kind == WEFT_DIALLING_NO) {
+        weft_link_fail(link, WEFT_ERR_NETWORK, "it found no way to us (its log says why)");
+    } else if (call.kind == WEFT_DIALLING_ASK && is_lower) {
         say_here(link, call.tcp_len > 0);
     } else if (call.kind == WEFT_DIALLING_HERE && !is_lower) {
         dial_back(link, &call);

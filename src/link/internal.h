@@ -15,6 +15,7 @@ struct weft_links {
 /* ---- connect.c ---- */
 /* A dial failed, or the lane was lost before it was up: is there another way? */
 bool weft_link_try_elsewhere(struct weft_link *link);
+void weft_link_give_up(struct weft_link *link);
 void weft_link_fail(struct weft_link *link, weft_status_t status, const char *text);
 
 /* ---- keep.c ---- */

@@ -83,6 +83,9 @@ static void drop_oldest(struct weft_link *link)
     size_t size = entry_at(link, link->keep_start)->size;
     link->keep_start = (link->keep_start + size) % WEFT_LINK_KEEP;
     link->keep_len -= size;
+    if (link->keep_len == 0) {
+        link->keep_start = 0; /* the longest needs all of it in one piece */
+    }
 }
 
 bool weft_link_keep_flush(struct weft_link *link)

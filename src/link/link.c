@@ -36,6 +36,13 @@ const struct weft_params *weft_links_params(const struct weft_links *links)
     return links->spec.port.params;
 }
 
+const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p)
+{
+    return links->tcp == NULL && links->shm != NULL && weft_list_is_empty(&links->roomy)
+               ? weft_lane_shm.watch(links->shm, value_p)
+               : NULL;
+}
+
 bool weft_links_arm(struct weft_links *links)
 {
     return (links->shm == NULL || weft_lane_shm.arm(links->shm)) &&
@@ -132,7 +139,7 @@ enum weft_post weft_link_send(struct weft_link *link, struct weft_wire_data *fra
     frame->len = (uint32_t)slice->len;
     if (link->state != WEFT_LINK_UP || link->keep_unsent > 0) {
         weft_link_want(link);
-        return put_by(link, frame, slice);
+        return link->state == WEFT_LINK_DOWN ? WEFT_POST_FULL : put_by(link, frame, slice);
     }
     return (link->lane->caps & WEFT_LANE_SURE) != 0 ? post(link, frame, slice, cookie)
                                                     : send_kept(link, frame, slice, cookie);
@@ -283,7 +290,9 @@ static bool lane_lost(struct weft_done *done)
             lane->ops->close(lane);
             return false;
         }
+        weft_link_give_up(link);
         link->lane = lane;
+        return true;
     }
     weft_link_fail(link, done->status, done->text);
     return true;

@@ -74,6 +74,8 @@ void weft_links_close(struct weft_links *links);
 void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *payload, size_t len);
 /* What happened; done[].lane->owner is the link. LOST: the link is DOWN. OPENED: it is UP. */
 unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room);
+/* As in lane.h. */
+const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p);
 bool weft_links_arm(struct weft_links *links);
 void weft_links_disarm(struct weft_links *links);
 const struct weft_params *weft_links_params(const struct weft_links *links);

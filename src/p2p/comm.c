@@ -63,6 +63,9 @@ weft_status_t weft_p2p_comm_open(struct weft_p2p *p2p, uint64_t id, uint32_t ran
     weft_engine_lock(p2p->engine);
     weft_list_append(&p2p->comms, &comm->node);
     weft_p2p_adopt_orphans(p2p, comm);
+    for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
+        weft_p2p_tell_members(comm, WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node));
+    }
     weft_engine_unlock(p2p->engine);
     *comm_p = comm;
     return WEFT_OK;
@@ -75,8 +78,7 @@ void weft_p2p_comm_set_timeout(struct weft_p2p_comm *comm, uint64_t timeout_ms)
     weft_engine_unlock(comm->p2p->engine);
 }
 
-/* The user's memory comes back, whatever the peer does. */
-static void take_back(struct weft_request *request)
+void weft_p2p_take_back(struct weft_request *request)
 {
     struct weft_p2p_peer *peer = request->peer;
     const struct weft_slice sink = {0};
@@ -119,7 +121,7 @@ static void end_comm(struct weft_p2p_comm *comm, weft_status_t status, const cha
     while ((node = weft_list_take(&all)) != NULL) {
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
         weft_list_append(&comm->active, node); /* what still holds memory stays */
-        take_back(request);
+        weft_p2p_take_back(request);
         if (request->is_ended) {
             weft_p2p_request_settle(request);
         } else {

@@ -22,6 +22,13 @@ static void run_job(struct weft_p2p_job *job)
     } else if (job->len > 0) {
         weft_mem_copy(job->to, job->from, job->len, job->how);
     }
+    /* The loads of the copy come before this one: what the guard still covers was the message. */
+    if (job->guard != NULL) {
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(job->guard, memory_order_relaxed) != job->guard_value) {
+            job->status = WEFT_ERR_ABORTED;
+        }
+    }
 }
 
 static void job_run(struct weft_engine_work *work)

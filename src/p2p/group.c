@@ -13,7 +13,8 @@ struct group {
     struct weft_request *first, *last;
 };
 
-static _Thread_local struct group *groups;
+/* initial-exec: looked at with every message, so without a call */
+static _Thread_local struct group *groups __attribute__((tls_model("initial-exec")));
 
 static struct group **find(const struct weft_p2p_comm *comm)
 {

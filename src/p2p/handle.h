@@ -16,8 +16,10 @@ struct weft_p2p_handle {
     uint64_t valid; /* allocation of the owner's words: [index] is the registration */
     uint32_t check, zero;
 };
-/* Registrations of shared memory beyond these are reached by frames. */
+/* Words in shared memory: one per registration (what is beyond is reached by frames), and one per send
+ * that its receiver may read. */
 #define WEFT_P2P_WORDS 4096u
+#define WEFT_P2P_GUARDS 1024u
 
 bool weft_p2p_handle_is_good(const struct weft_p2p_handle *handle);
 /* NULL: not registered (any more). */

@@ -64,6 +64,16 @@ struct weft_request {
     bool has_signal;
     const _Atomic uint64_t *word; /* SIGNAL; lent */
     uint64_t value;
+    uint32_t guard; /* SEND that the receiver may read by itself: its word; 0: none */
+};
+
+/* What an announcement says about the sender's memory, where the receiver may read it itself. The
+ * sender clears the guard before it gives the memory back: what was copied counts only if the guard is
+ * there afterwards. */
+struct weft_p2p_source {
+    uint64_t region, offset; /* an allocation of weft_alloc(); 0: none */
+    uint64_t address;        /* in the sender's address space; 0: not that way */
+    uint64_t guard_region, guard, guard_value;
 };
 
 /* A message that came before its receive. */
@@ -78,7 +88,7 @@ struct weft_p2p_arrival {
     struct weft_request *receive; /* that waits for them */
     struct weft_request *sender;  /* ANNOUNCE by oneself */
     uint32_t id;
-    uint64_t region, offset, address; /* ANNOUNCE: where to pull from; 0: not possible */
+    struct weft_p2p_source source; /* ANNOUNCE: where to pull from */
     uint8_t data[];
 };
 
@@ -89,6 +99,7 @@ enum weft_p2p_placing {
     PLACE_ORPHAN,
     PLACE_CHUNK,
     PLACE_PART,
+    PLACE_PUT,
     PLACE_SINK
 };
 
@@ -125,14 +136,13 @@ struct weft_p2p_peer {
     struct weft_request *placing_request;
     struct weft_p2p_arrival *placing_arrival;
     struct weft_p2p_orphan *placing_orphan;
+    uint64_t placing_registration;
 
     /* one-sided, as target: a flush or a signal waits for copies before it */
     uint32_t put_works;
     struct weft_list held; /* weft_p2p_reply: SIGNAL and FLUSH frames */
-    weft_status_t put_status;
     /* one-sided, as origin */
     uint32_t puts_lent;
-    bool is_dirty; /* puts since the last flush went by frames */
     uint32_t flush_number;
 
     bool is_going, is_gone;         /* going: to be failed once its lane is silent */
@@ -151,6 +161,8 @@ struct weft_p2p_member {
     uint32_t sent, received; /* envelopes */
     uint32_t unhinted;       /* the latest that no hint had asked for */
     struct weft_p2p_hint hints[WEFT_P2P_HINTS];
+    uint32_t puts, flushed; /* frames of one-sided operations to it; how many it has confirmed */
+    weft_status_t refused;  /* of its puts here, since its last flush */
 };
 
 struct weft_p2p_comm {
@@ -194,6 +206,8 @@ struct weft_p2p_job {
     enum weft_mem_copy how;
     struct weft_lane *lane; /* NULL: nothing to release or pull */
     uint32_t token;
+    const _Atomic uint64_t *guard; /* of the sender; NULL: the memory cannot go */
+    uint64_t guard_value;
     struct weft_request *request, *other;
     struct weft_p2p_peer *peer;
     weft_status_t status;
@@ -204,6 +218,7 @@ struct weft_p2p {
     struct weft_engine *engine;
     struct weft_links *links; /* owned */
     uint32_t self, ranks;
+    uint32_t generation; /* of the process that made it */
     size_t eager;
     bool may_pull;
     struct weft_engine_poller poller;
@@ -226,6 +241,7 @@ struct weft_p2p {
      * looks there first. NULL: none of shared memory yet. */
     _Atomic uint64_t *valid; /* owned, of weft_mem_alloc() */
     uint64_t valid_region;
+    uint32_t guards; /* how many of the last words are taken by sends */
 
     struct weft_p2p_job jobs[WEFT_P2P_JOBS], *free_jobs;
     _Atomic uint32_t pool_lock;
@@ -247,6 +263,8 @@ static inline uint32_t weft_p2p_source(const struct weft_p2p_comm *comm,
 }
 /* Its lane has ended. */
 void weft_p2p_peer_lost(struct weft_p2p_peer *peer, weft_status_t status, const char *text);
+/* A peer is lost to us that the control plane believes well: the communicator's members must hear. */
+void weft_p2p_tell_members(const struct weft_p2p_comm *comm, const struct weft_p2p_peer *peer);
 void weft_p2p_fail_going(struct weft_p2p *p2p);
 void weft_p2p_replies_free(struct weft_list *list);
 struct weft_p2p_peer *weft_p2p_peer_of(struct weft_p2p *p2p, uint32_t job_rank);
@@ -261,6 +279,12 @@ void weft_p2p_reply(struct weft_p2p_peer *peer, const struct weft_wire_data *fra
 void weft_p2p_pump(struct weft_p2p_peer *peer);
 /* Everything that needs it fails, at the end of a poll. text: after its name. */
 void weft_p2p_peer_fail(struct weft_p2p_peer *peer, weft_status_t status, const char *text);
+
+/* ---- registrations.c ---- */
+/* A word that says until when a send's memory may be read; false: none is free. */
+bool weft_p2p_guard_take(struct weft_request *request, struct weft_lane *lane,
+                         struct weft_p2p_source *source_p);
+void weft_p2p_guard_give(struct weft_request *request);
 
 /* ---- copies.c ---- */
 /* Copies now, or as a job when it is long and one is free. job->done runs under the lock. */
@@ -283,6 +307,10 @@ void weft_p2p_request_settle(struct weft_request *request);
 weft_status_t weft_p2p_request_run(struct weft_request *request, weft_request_t *request_p);
 void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns);
 
+/* ---- comm.c ---- */
+/* The user's memory comes back, whatever the peer does; copies that run are waited for elsewhere. */
+void weft_p2p_take_back(struct weft_request *request);
+
 /* ---- group.c ---- */
 /* Has this thread begun one? Then blocking operations are only begun, and added to it. */
 bool weft_p2p_group_is_open(const struct weft_p2p_comm *comm);
@@ -290,6 +318,8 @@ void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request
 
 /* ---- send.c ---- */
 void weft_p2p_send_begin(struct weft_request *request);
+bool weft_p2p_send_quickly(struct weft_p2p_comm *comm, const struct weft_slice *slice, uint32_t to,
+                           uint32_t tag);
 /* One that waits gets its envelope out. */
 enum weft_p2p_step {
     STEP_FULL,  /* not now */
@@ -336,6 +366,8 @@ void weft_p2p_get_ended(struct weft_request *request);
 void weft_p2p_signals_check(struct weft_p2p *p2p);
 
 /* ---- target.c ---- */
+/* Nothing touches the memory of this registration any more. */
+void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration);
 void weft_p2p_target_arrived(struct weft_p2p_peer *peer, const struct weft_done *done);
 void weft_p2p_put_place(struct weft_p2p_peer *peer, const struct weft_done *done);
 /* One part further of an answer to a get; false: the link is full. */

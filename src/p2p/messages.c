@@ -39,6 +39,13 @@ weft_status_t weft_p2p_send(struct weft_p2p_comm *comm, const void *data, size_t
     struct weft_request *request;
     weft_status_t status = WEFT_OK;
     if (request_p == NULL && !weft_p2p_group_is_open(comm)) {
+        if (len <= comm->p2p->eager && weft_engine_enter(comm->p2p->engine)) {
+            bool is_sent = weft_p2p_send_quickly(comm, &slice, to, tag);
+            weft_engine_unlock(comm->p2p->engine);
+            if (is_sent) {
+                return WEFT_OK;
+            }
+        }
         weft_p2p_request_init(&now, comm, REQUEST_SEND);
         fill(&now, &slice, to, tag);
         return weft_p2p_request_run(&now, NULL);

@@ -2,6 +2,7 @@
 /* The one-sided calls: directly where the memory can be mapped, else by frames. */
 #include "p2p/handle.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Reads and checks a handle against this communicator and these bytes. */
@@ -158,7 +159,8 @@ static weft_status_t prepare_signal(struct weft_p2p_comm *comm, struct access *a
     weft_engine_lock(comm->p2p->engine);
     if (access->peer == NULL) {
         status = own_memory(comm, &access->signal, signal->offset, 8, &access->word);
-    } else if (access->memory != NULL && !access->peer->is_dirty) {
+    } else if (access->memory != NULL &&
+               comm->states[access->rank].puts == comm->states[access->rank].flushed) {
         access->word =
             direct_address(access->peer, &access->signal, signal->offset, 8, &is_pending);
     }
@@ -298,53 +300,69 @@ static bool needs_fence(const struct weft_p2p_peer *peer)
     return peer->link.state == WEFT_LINK_UP && (peer->link.lane->caps & WEFT_LANE_MAPS) != 0;
 }
 
-/* A peer that frames went to since its last flush, which is now; NULL: none. */
-static struct weft_p2p_peer *take_dirty(struct weft_p2p *p2p, bool is_fence)
+/* The next rank from `rank` on that has not confirmed all frames; ranks: none. */
+static uint32_t next_unconfirmed(struct weft_p2p_comm *comm, uint32_t rank, bool is_fence)
 {
-    struct weft_p2p_peer *found = NULL;
-    weft_engine_lock(p2p->engine);
-    for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers && found == NULL;
-         node = node->next) {
-        struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
-        if (peer->is_dirty && (!is_fence || needs_fence(peer))) {
-            peer->is_dirty = false;
-            found = peer;
-        }
+    weft_engine_lock(comm->p2p->engine);
+    while (rank < comm->ranks && (comm->states[rank].puts == comm->states[rank].flushed ||
+                                  (is_fence && !needs_fence(comm->peers[rank])))) {
+        rank++;
     }
-    weft_engine_unlock(p2p->engine);
-    return found;
+    weft_engine_unlock(comm->p2p->engine);
+    return rank;
 }
 
+/* Asks all of them at once, then waits for each. */
 static weft_status_t flush_peers(struct weft_p2p_comm *comm, bool is_fence)
 {
-    struct weft_p2p_peer *peer;
+    uint32_t rank = next_unconfirmed(comm, 0, is_fence);
+    struct weft_request *asked = NULL;
     weft_status_t first = WEFT_OK;
-    while ((peer = take_dirty(comm->p2p, is_fence)) != NULL) {
-        struct weft_request request;
-        weft_status_t status;
-        weft_p2p_request_init(&request, comm, REQUEST_FLUSH);
-        request.peer = peer;
-        request.rank = comm->rank_of != NULL ? comm->rank_of[peer->link.peer] : peer->link.peer;
-        status = weft_p2p_request_run(&request, NULL);
-        first = first == WEFT_OK ? status : first;
+    char text[WEFT_P2P_TEXT];
+    for (; rank < comm->ranks; rank = next_unconfirmed(comm, rank + 1, is_fence)) {
+        struct weft_request *request = weft_p2p_request_take(comm, REQUEST_FLUSH);
+        weft_request_t handle;
+        if (request == NULL) {
+            first = weft_fail(WEFT_ERR_MEMORY, "no memory to flush puts");
+            break;
+        }
+        request->peer = comm->peers[rank];
+        request->rank = rank;
+        weft_p2p_request_run(request, &handle);
+        request->next = asked;
+        asked = request;
     }
-    return first;
+    while (asked != NULL) {
+        weft_request_t handle = asked;
+        weft_status_t status;
+        asked = asked->next;
+        status = weft_p2p_wait(&handle, WEFT_NO_LIMIT);
+        if (first == WEFT_OK && status != WEFT_OK) {
+            first = status;
+            snprintf(text, sizeof(text), "%s", weft_error_text());
+        }
+    }
+    return first == WEFT_OK || first == WEFT_ERR_MEMORY ? first : weft_fail(first, "%s", text);
 }
 
 weft_status_t weft_p2p_quiet(struct weft_p2p_comm *comm)
 {
     struct weft_request request;
     weft_status_t status = check_open(comm);
-    weft_status_t side;
+    weft_status_t side, gets;
     char text[WEFT_P2P_TEXT];
     if (status != WEFT_OK) {
         return status;
     }
     status = flush_peers(comm, false);
+    snprintf(text, sizeof(text), "%s", status != WEFT_OK ? weft_error_text() : "");
+    weft_p2p_request_init(&request, comm, REQUEST_QUIET);
+    request.rank = WEFT_MATCH_ANY;
+    gets = weft_p2p_request_run(&request, NULL); /* also after an error: the memory must be free */
     if (status == WEFT_OK) {
-        weft_p2p_request_init(&request, comm, REQUEST_QUIET);
-        request.rank = WEFT_MATCH_ANY;
-        status = weft_p2p_request_run(&request, NULL);
+        status = gets;
+    } else {
+        weft_fail_record(status, "%s", text);
     }
     weft_engine_lock(comm->p2p->engine);
     side = comm->side_status;

@@ -111,6 +111,7 @@ static void flushed(struct weft_p2p_peer *peer, const struct weft_wire_data *fra
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
         if (request->id == frame->a) {
             bool is_fine = frame->b == WEFT_OK;
+            request->comm->states[request->rank].flushed = (uint32_t)request->value;
             weft_p2p_request_end(request, is_fine ? WEFT_OK : WEFT_ERR_INVALID,
                                  is_fine ? ""
                                          : "the target refused a put: outside of what is "
@@ -142,12 +143,6 @@ void weft_p2p_part_place(struct weft_p2p_peer *peer, const struct weft_done *don
 
 /* ---- frames of the origin, in the order of the calls ---- */
 
-/* Long copies into shared memory may finish in any order: what counts on the puts before it waits. */
-static bool is_clear(const struct weft_p2p_peer *peer)
-{
-    return peer->puts_lent == 0 || (peer->link.lane->caps & WEFT_LANE_SURE) == 0;
-}
-
 static bool send_put(struct weft_request *request)
 {
     struct weft_p2p_peer *peer = request->peer;
@@ -159,19 +154,16 @@ static bool send_put(struct weft_request *request)
                                        .a = request->registration,
                                        .b = request->offset + request->moved};
         const struct weft_slice slice = {.data = request->data + request->moved, .len = len};
-        /* The user's memory is lent until quiet anyway: SENT only matters to what must not overtake. */
+        /* The user's memory is lent until quiet: SENT only tells what to take back when it fails. */
         enum weft_post how = weft_link_stream(&peer->link, &frame, &slice, peer);
         if (how == WEFT_POST_FULL) {
             return false;
         }
         peer->puts_lent += how == WEFT_POST_LENT;
         request->moved += len;
-        peer->is_dirty = true;
+        request->comm->states[request->rank].puts++;
     }
     if (request->has_signal) {
-        if (!is_clear(peer)) {
-            return false;
-        }
         struct weft_wire_data frame = {.type = WEFT_DATA_SIGNAL,
                                        .comm = request->comm->id,
                                        .a = request->signal_registration,
@@ -181,7 +173,7 @@ static bool send_put(struct weft_request *request)
         if (weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
             return false;
         }
-        peer->is_dirty = true;
+        request->comm->states[request->rank].puts++;
     }
     weft_p2p_request_end(request, WEFT_OK, "");
     return true;
@@ -213,10 +205,11 @@ static bool send_flush(struct weft_request *request)
     struct weft_wire_data frame = {
         .type = WEFT_DATA_FLUSH, .comm = request->comm->id, .a = peer->flush_number + 1};
     const struct weft_slice nothing = {0};
-    if (!is_clear(peer) || weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
+    if (weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
         return false;
     }
     request->id = ++peer->flush_number;
+    request->value = request->comm->states[request->rank].puts;
     weft_list_remove(&request->node);
     weft_list_append(&peer->flushes, &request->node);
     return true;

@@ -235,6 +235,9 @@ static bool poll(struct weft_engine_poller *poller)
     if (!weft_list_is_empty(&p2p->signals)) {
         weft_p2p_signals_check(p2p);
     }
+    poller->word = p2p->going == 0 && weft_list_is_empty(&p2p->signals)
+                       ? weft_links_watch(p2p->links, &poller->value)
+                       : NULL;
     if (count == 0 && p2p->going > 0 && !weft_engine_has_works(p2p->engine)) {
         weft_p2p_fail_going(p2p);
         return true;
@@ -292,6 +295,7 @@ weft_status_t weft_p2p_open(const struct weft_p2p_spec *spec, struct weft_p2p **
     }
     p2p->spec = *spec;
     p2p->engine = spec->links.port.engine;
+    p2p->generation = weft_process_generation();
     p2p->self = spec->links.port.self->rank;
     p2p->ranks = spec->links.port.self->ranks;
     p2p->eager = (size_t)params->number[WEFT_PARAM_EAGER];

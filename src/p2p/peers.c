@@ -205,6 +205,20 @@ static void fail_active(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer)
     }
 }
 
+void weft_p2p_tell_members(const struct weft_p2p_comm *comm, const struct weft_p2p_peer *peer)
+{
+    const struct weft_p2p_spec *spec = &comm->p2p->spec;
+    if (peer->is_gone && !spec->is_gone(spec->context, peer->link.peer) &&
+        weft_p2p_source(comm, peer) != WEFT_WIRE_NO_RANK) {
+        spec->fail(spec->context,
+                   &(struct weft_p2p_failure){.comm = comm->id,
+                                              .status = peer->gone_status,
+                                              .rank = peer->link.peer,
+                                              .text = peer->gone_text},
+                   false);
+    }
+}
+
 /* When no copy from or to its memory is under way. */
 static void peer_fail_now(struct weft_p2p_peer *peer)
 {
@@ -213,8 +227,6 @@ static void peer_fail_now(struct weft_p2p_peer *peer)
         offsetof(struct weft_p2p_peer, incoming), offsetof(struct weft_p2p_peer, gets),
         offsetof(struct weft_p2p_peer, flushes)};
     struct weft_p2p *p2p = peer->p2p;
-    /* If the control plane does not know of it, the other members of the communicators must. */
-    bool is_known = p2p->spec.is_gone(p2p->spec.context, peer->link.peer);
     peer->is_gone = true;
     peer->is_going = false;
     p2p->going--;
@@ -241,14 +253,7 @@ static void peer_fail_now(struct weft_p2p_peer *peer)
         struct weft_p2p_comm *comm = WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node);
         fail_receives(comm, peer);
         fail_active(comm, peer);
-        if (!is_known && weft_p2p_source(comm, peer) != WEFT_WIRE_NO_RANK) {
-            p2p->spec.fail(p2p->spec.context,
-                           &(struct weft_p2p_failure){.comm = comm->id,
-                                                      .status = peer->gone_status,
-                                                      .rank = peer->link.peer,
-                                                      .text = peer->gone_text},
-                           false);
-        }
+        weft_p2p_tell_members(comm, peer);
     }
 }
 

@@ -9,10 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct source { /* as in send.c */
-    uint64_t region, offset, address;
-};
-
 void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival)
 {
     struct weft_p2p_peer *peer = arrival->peer;
@@ -103,6 +99,9 @@ static void pulled(struct weft_p2p_job *job)
         weft_p2p_request_settle(request);
         return;
     }
+    if (job->status == WEFT_ERR_ABORTED) {
+        return; /* its sender has given up: so will this communicator, or the deadline ends it */
+    }
     if (job->status != WEFT_OK) {
         /* Refused after all: let it be sent. */
         weft_log(p2p, WARN, "cannot read rank %u's memory, it sends instead: %s",
@@ -136,17 +135,25 @@ static bool begin_pull(struct weft_request *request, const struct weft_p2p_arriv
 {
     struct weft_p2p *p2p = request->comm->p2p;
     struct weft_lane *lane = request->peer->link.lane;
+    const struct weft_p2p_source *source = &arrival->source;
     struct weft_p2p_job job = {
         .request = request, .peer = request->peer, .how = weft_p2p_copy_kind(arrival->len)};
     void *memory;
     if (request->peer->link.state != WEFT_LINK_UP) {
         return false;
     }
-    if (arrival->region != 0 && (lane->caps & WEFT_LANE_MAPS) != 0 &&
-        lane->ops->map(lane, arrival->region, arrival->offset, arrival->len, &memory) == WEFT_OK) {
+    if ((source->region == 0 && source->address == 0) || (lane->caps & WEFT_LANE_MAPS) == 0 ||
+        lane->ops->map(lane, source->guard_region, source->guard * sizeof(uint64_t),
+                       sizeof(uint64_t), &memory) != WEFT_OK) {
+        return false;
+    }
+    job.guard = memory;
+    job.guard_value = source->guard_value;
+    if (source->region != 0 &&
+        lane->ops->map(lane, source->region, source->offset, arrival->len, &memory) == WEFT_OK) {
         job.from = memory;
-    } else if (arrival->address != 0 && (lane->caps & WEFT_LANE_PULLS) != 0 && p2p->may_pull) {
-        job.address = arrival->address;
+    } else if (source->address != 0 && (lane->caps & WEFT_LANE_PULLS) != 0 && p2p->may_pull) {
+        job.address = source->address;
         job.lane = lane;
     } else {
         return false;
@@ -279,13 +286,10 @@ static struct weft_p2p_arrival *arrival_new(struct weft_p2p_comm *comm, struct w
 
 static void read_source(struct weft_p2p_arrival *arrival, const struct weft_done *done)
 {
-    struct source source = {0};
-    if (done->frame.len == sizeof(source) && done->payload != NULL) {
-        memcpy(&source, done->payload, sizeof(source));
+    arrival->source = (struct weft_p2p_source){0};
+    if (done->frame.len == sizeof(arrival->source) && done->payload != NULL) {
+        memcpy(&arrival->source, done->payload, sizeof(arrival->source));
     }
-    arrival->region = source.region;
-    arrival->offset = source.offset;
-    arrival->address = source.address;
 }
 
 static void answer_probes(struct weft_p2p_comm *comm)
@@ -452,6 +456,7 @@ void weft_p2p_landed(struct weft_p2p_peer *peer, const struct weft_done *done)
         }
         break;
     case PLACE_NOTHING:
+    case PLACE_PUT:
     case PLACE_SINK:
         break;
     }

@@ -52,7 +52,8 @@ static bool open_words(struct weft_p2p *p2p)
     struct weft_mem_place place;
     void *words;
     if (p2p->valid == NULL &&
-        weft_mem_alloc(WEFT_P2P_WORDS * sizeof(*p2p->valid), &words) == WEFT_OK) {
+        weft_mem_alloc((WEFT_P2P_WORDS + WEFT_P2P_GUARDS) * sizeof(*p2p->valid), &words) ==
+            WEFT_OK) {
         weft_mem_find(words, 1, &place);
         p2p->valid = words;
         p2p->valid_region = place.id;
@@ -120,9 +121,46 @@ weft_status_t weft_p2p_deregister(struct weft_p2p_comm *comm, const weft_mem_t *
         if (p2p->valid != NULL && (uint32_t)handle.registration < WEFT_P2P_WORDS) {
             atomic_store(&p2p->valid[(uint32_t)handle.registration], 0);
         }
+        weft_p2p_target_stop(comm, handle.registration);
     }
     weft_engine_unlock(p2p->engine);
     return registration != NULL
                ? WEFT_OK
                : weft_fail(WEFT_ERR_INVALID, "weft_mem_deregister: not registered here (any more)");
+}
+
+/* ---- guards: the words after those of registrations ---- */
+
+bool weft_p2p_guard_take(struct weft_request *request, struct weft_lane *lane,
+                         struct weft_p2p_source *source_p)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    struct weft_mem_place place;
+    if (p2p->guards == WEFT_P2P_GUARDS || !open_words(p2p) ||
+        !weft_mem_find((const void *)p2p->valid, 1, &place) ||
+        lane->ops->share(lane, &place) != WEFT_OK) {
+        return false;
+    }
+    for (uint32_t i = 0; i < WEFT_P2P_GUARDS; i++) {
+        uint32_t index = WEFT_P2P_WORDS + (request->peer->next_id + i) % WEFT_P2P_GUARDS;
+        if (atomic_load_explicit(&p2p->valid[index], memory_order_relaxed) == 0) {
+            uint64_t value = (uint64_t)++p2p->registration_serial << 32 | index;
+            atomic_store_explicit(&p2p->valid[index], value, memory_order_release);
+            p2p->guards++;
+            request->guard = index;
+            source_p->guard_region = place.id;
+            source_p->guard = index;
+            source_p->guard_value = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+void weft_p2p_guard_give(struct weft_request *request)
+{
+    struct weft_p2p *p2p = request->comm->p2p;
+    atomic_store(&p2p->valid[request->guard], 0); /* before the memory is anybody else's */
+    request->guard = 0;
+    p2p->guards--;
 }

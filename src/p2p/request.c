@@ -43,7 +43,7 @@ void weft_p2p_request_init(struct weft_request *request, struct weft_p2p_comm *c
     request->lent = request->works = 0;
     request->is_ended = request->is_late = request->is_pooled = request->has_signal = false;
     request->total = request->moved = 0;
-    request->id = request->pass = 0;
+    request->id = request->pass = request->guard = 0;
     request->timeout_ms = comm->timeout_ms;
     request->deadline_ns = 0;
     weft_list_open(&request->node);
@@ -88,6 +88,12 @@ bool weft_p2p_request_is_valid(weft_request_t request)
     return request->magic == WEFT_REQUEST_MAGIC;
 }
 
+bool weft_p2p_request_is_ours(weft_request_t request)
+{
+    return request->comm->p2p->generation ==
+           atomic_load_explicit(&weft_process_number, memory_order_relaxed);
+}
+
 /* ---- ending ---- */
 
 void weft_p2p_request_settle(struct weft_request *request)
@@ -122,6 +128,9 @@ void weft_p2p_request_end(struct weft_request *request, weft_status_t status, co
     }
     request->is_ended = true;
     request->status = status;
+    if (request->guard != 0) {
+        weft_p2p_guard_give(request);
+    }
     if (status != WEFT_OK && text[0] != '\0' && request->text == NULL) {
         request->text = strdup(text);
     }

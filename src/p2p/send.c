@@ -14,12 +14,6 @@
 
 #include <string.h>
 
-/* What an announcement says about the sender's memory, where the receiver may read it itself. */
-struct source {
-    uint64_t region, offset; /* an allocation of weft_alloc(); 0: none */
-    uint64_t address;        /* in the sender's address space */
-};
-
 /* ---- hints ---- */
 
 void weft_p2p_hint_arrived(struct weft_p2p_comm *comm, uint32_t source,
@@ -87,12 +81,15 @@ static enum weft_p2p_step send_eager(struct weft_request *request, struct weft_p
 }
 
 /* Where the receiver could read it by itself; false: nowhere. */
-static bool find_source(const struct weft_request *request, struct source *source_p)
+static bool find_source(struct weft_request *request, struct weft_p2p_source *source_p)
 {
     struct weft_lane *lane = request->peer->link.lane;
     struct weft_mem_place place;
-    *source_p = (struct source){0};
-    if ((lane->caps & WEFT_LANE_MAPS) != 0 && weft_mem_find(request->data, request->len, &place) &&
+    *source_p = (struct weft_p2p_source){0};
+    if ((lane->caps & WEFT_LANE_MAPS) == 0) {
+        return false; /* the guard must be seen too */
+    }
+    if (weft_mem_find(request->data, request->len, &place) &&
         lane->ops->share(lane, &place) == WEFT_OK) {
         source_p->region = place.id;
         source_p->offset = place.offset;
@@ -100,7 +97,8 @@ static bool find_source(const struct weft_request *request, struct source *sourc
     if ((lane->caps & WEFT_LANE_PULLS) != 0 && request->comm->p2p->may_pull) {
         source_p->address = (uint64_t)(uintptr_t)request->data;
     }
-    return source_p->region != 0 || source_p->address != 0;
+    return (source_p->region != 0 || source_p->address != 0) &&
+           weft_p2p_guard_take(request, lane, source_p);
 }
 
 static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p_member *member)
@@ -111,7 +109,7 @@ static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p
                                    .tag = request->tag,
                                    .seq = member->sent + 1,
                                    .b = request->len};
-    struct source source;
+    struct weft_p2p_source source;
     struct weft_slice slice = {.data = &source, .len = sizeof(source)};
     bool is_hinted;
     if (peer->link.state != WEFT_LINK_UP) {
@@ -125,6 +123,9 @@ static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p
     frame.a = peer->next_id + 1;
     frame.flags = is_hinted && slice.len == 0 ? WEFT_DATA_FOLLOWS : 0;
     if (weft_link_send(&peer->link, &frame, &slice, NULL) == WEFT_POST_FULL) {
+        if (request->guard != 0) {
+            weft_p2p_guard_give(request);
+        }
         if (is_hinted) {
             weft_p2p_hint_arrived(request->comm, request->rank, &frame); /* put back */
         }
@@ -152,6 +153,28 @@ enum weft_p2p_step weft_p2p_send_advance(struct weft_request *request)
         return send_eager(request, member);
     }
     return announce(request, member);
+}
+
+/* The short way of a short message where the lane copies at once: no request. false: the long way. */
+bool weft_p2p_send_quickly(struct weft_p2p_comm *comm, const struct weft_slice *slice, uint32_t to,
+                           uint32_t tag)
+{
+    struct weft_p2p_peer *peer = comm->peers[to];
+    struct weft_p2p_member *member = &comm->states[to];
+    struct weft_wire_data frame = {.type = WEFT_DATA_EAGER, .comm = comm->id, .tag = tag};
+    if (peer == NULL || peer->link.state != WEFT_LINK_UP || !weft_list_is_empty(&peer->waiting) ||
+        (peer->link.lane->caps & WEFT_LANE_SURE) == 0 ||
+        atomic_load_explicit(&comm->ended, memory_order_relaxed) != WEFT_OK ||
+        !weft_link_has_credit(&peer->link, slice->len) ||
+        weft_link_send(&peer->link, &frame, slice, NULL) != WEFT_POST_SENT) {
+        return false;
+    }
+    member->sent++;
+    if (!take_hint(member, tag)) {
+        member->unhinted = member->sent;
+    }
+    weft_link_spend(&peer->link, slice->len);
+    return true;
 }
 
 void weft_p2p_send_begin(struct weft_request *request)

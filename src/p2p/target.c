@@ -14,10 +14,19 @@ static uint8_t *registered(struct weft_p2p *p2p, const struct weft_wire_data *fr
                : NULL;
 }
 
-static void note_refused(struct weft_p2p_peer *peer)
+/* What a peer's frame is about: its place among the communicator's members. frame_arrived() has looked
+ * it up just before. */
+static struct weft_p2p_member *member_of(const struct weft_p2p_peer *peer, uint64_t comm)
 {
-    if (peer->put_status == WEFT_OK) {
-        peer->put_status = WEFT_ERR_INVALID;
+    struct weft_p2p_comm *it = weft_p2p_find_comm(peer->p2p, comm);
+    return it != NULL ? &it->states[weft_p2p_source(it, peer)] : NULL;
+}
+
+static void note_refused(struct weft_p2p_peer *peer, uint64_t comm)
+{
+    struct weft_p2p_member *member = member_of(peer, comm);
+    if (member != NULL && member->refused == WEFT_OK) {
+        member->refused = WEFT_ERR_INVALID;
         weft_log(p2p, WARN, "rank %u puts outside of what is registered here", peer->link.peer);
     }
 }
@@ -25,11 +34,12 @@ static void note_refused(struct weft_p2p_peer *peer)
 static void add_signal(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
 {
     uint8_t *word = registered(peer->p2p, frame, sizeof(uint64_t));
-    if (peer->put_status != WEFT_OK) {
+    const struct weft_p2p_member *member = member_of(peer, frame->comm);
+    if (member == NULL || member->refused != WEFT_OK) {
         return; /* what it announces may not be there: the next quiet says so */
     }
     if (word == NULL || (uintptr_t)word % sizeof(uint64_t) != 0) {
-        note_refused(peer);
+        note_refused(peer, frame->comm);
         return;
     }
     atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)word, frame->c, memory_order_release);
@@ -38,11 +48,14 @@ static void add_signal(struct weft_p2p_peer *peer, const struct weft_wire_data *
 
 static void answer_flush(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
 {
+    struct weft_p2p_member *member = member_of(peer, frame->comm);
     const struct weft_wire_data answer = {.type = WEFT_DATA_FLUSHED,
                                           .comm = frame->comm,
                                           .a = frame->a,
-                                          .b = (uint64_t)peer->put_status};
-    peer->put_status = WEFT_OK;
+                                          .b = member != NULL ? (uint64_t)member->refused : 0};
+    if (member != NULL) {
+        member->refused = WEFT_OK;
+    }
     weft_p2p_reply(peer, &answer);
 }
 
@@ -94,11 +107,18 @@ static void put_arrived(struct weft_p2p_peer *peer, const struct weft_done *done
                                .peer = peer,
                                .done = put_copied};
     if (job.to == NULL) {
-        note_refused(peer);
+        note_refused(peer, done->frame.comm);
         job.len = 0;
     }
     peer->put_works++;
     weft_p2p_copy(peer->p2p, &job);
+}
+
+static void refuse_get(struct weft_p2p_peer *peer, uint64_t comm, uint64_t id)
+{
+    const struct weft_wire_data refusal = {
+        .type = WEFT_DATA_PART, .comm = comm, .c = id, .b = UINT64_MAX};
+    weft_p2p_reply(peer, &refusal);
 }
 
 static void get_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
@@ -106,13 +126,11 @@ static void get_arrived(struct weft_p2p_peer *peer, const struct weft_done *done
     uint64_t len = done->frame.tag | (uint64_t)done->frame.seq << 32;
     uint8_t *memory;
     struct weft_request *request;
-    struct weft_wire_data refusal = {
-        .type = WEFT_DATA_PART, .comm = done->frame.comm, .c = done->frame.c, .b = UINT64_MAX};
     memory = registered(peer->p2p, &done->frame, len);
     request = memory == NULL || len == 0 ? NULL
                                          : weft_p2p_request_take(peer->p2p->latest, REQUEST_ANSWER);
     if (request == NULL) {
-        weft_p2p_reply(peer, &refusal);
+        refuse_get(peer, done->frame.comm, done->frame.c);
         return;
     }
     request->peer = peer;
@@ -120,6 +138,9 @@ static void get_arrived(struct weft_p2p_peer *peer, const struct weft_done *done
     request->data = memory;
     request->len = len;
     request->offset = done->frame.c; /* the operation's id at the origin */
+    request->registration = done->frame.a;
+    request->timeout_ms = WEFT_NO_LIMIT; /* the origin has a deadline */
+    weft_list_append(&request->comm->active, &request->active);
     weft_list_append(&peer->streams, &request->stream);
     weft_p2p_pump(peer);
 }
@@ -172,7 +193,44 @@ void weft_p2p_put_place(struct weft_p2p_peer *peer, const struct weft_done *done
 {
     uint8_t *memory = registered(peer->p2p, &done->frame, done->frame.len);
     if (memory == NULL) {
-        note_refused(peer);
+        note_refused(peer, done->frame.comm);
     }
-    weft_p2p_place(peer, PLACE_SINK, memory, done->frame.len);
+    peer->placing_registration = done->frame.a;
+    weft_p2p_place(peer, memory != NULL ? PLACE_PUT : PLACE_SINK, memory, done->frame.len);
+}
+
+static void stop_answer(struct weft_request *request)
+{
+    struct weft_p2p_peer *peer = request->peer;
+    if (!request->is_ended) {
+        refuse_get(peer, request->comm->id, request->offset);
+        weft_p2p_request_end(request, WEFT_ERR_INVALID, "");
+    }
+}
+
+void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    const struct weft_slice sink = {0};
+    struct weft_list all;
+    struct weft_list *node;
+    weft_engine_work_flush(p2p->engine);
+    for (node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
+        struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
+        if (peer->placing == PLACE_PUT && peer->placing_registration == registration &&
+            peer->link.lane != NULL) {
+            peer->placing = PLACE_SINK;
+            note_refused(peer, comm->id);
+            peer->link.lane->ops->place(peer->link.lane, &sink);
+        }
+    }
+    weft_list_move(&comm->active, &all);
+    while ((node = weft_list_take(&all)) != NULL) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
+        weft_list_append(&comm->active, node);
+        if (request->kind == REQUEST_ANSWER && request->registration == registration) {
+            weft_p2p_take_back(request);
+            stop_answer(request);
+        }
+    }
 }

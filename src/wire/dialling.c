@@ -25,7 +25,7 @@ weft_status_t weft_wire_dialling_decode(const void *bytes, size_t len,
     struct weft_wire_dialling call = {0};
     if (len < 4 || in[1] > WEFT_WIRE_DIALLING_ADDRESS_MAX ||
         in[2] > WEFT_WIRE_DIALLING_ADDRESS_MAX || len != (size_t)4 + in[1] + in[2] || in[3] != 0 ||
-        (in[0] != WEFT_DIALLING_ASK && in[0] != WEFT_DIALLING_HERE)) {
+        in[0] < WEFT_DIALLING_ASK || in[0] > WEFT_DIALLING_NO) {
         return weft_fail(WEFT_ERR_PROTOCOL, "a call for a lane cannot be read (%zu bytes)", len);
     }
     call.kind = in[0];

@@ -282,8 +282,9 @@ weft_status_t weft_wire_data_decode(const uint8_t in[WEFT_WIRE_DATA_LEN],
 
 /* ---- calls for a lane (dialling.c): how two ranks agree on a lane, over the control plane ----
  * The higher rank dials the lower one, so that two that call at once make one lane. ASK: the higher
- * one wants to know where; HERE: the lower one says where it listens. */
-enum { WEFT_DIALLING_ASK = 1, WEFT_DIALLING_HERE = 2 };
+ * one wants to know where; HERE: the lower one says where it listens; NO: whoever says it found no
+ * way. */
+enum { WEFT_DIALLING_ASK = 1, WEFT_DIALLING_HERE = 2, WEFT_DIALLING_NO = 3 };
 #define WEFT_WIRE_DIALLING_ADDRESS_MAX 96
 #define WEFT_WIRE_DIALLING_MAX (4 + 2 * WEFT_WIRE_DIALLING_ADDRESS_MAX)
 struct weft_wire_dialling {

@@ -310,9 +310,6 @@ static struct weft_shm_lane *lane_of(struct weft_shm_port *port, uint16_t sender
 static const void *payload_of(struct weft_shm_lane *lane, const struct weft_shm_body *body)
 {
     struct weft_shm_pool *pool = &lane->pool;
-    if (pool->segment == NULL) {
-        weft_shm_mail_read(lane); /* the pool was sent before the cell */
-    }
     if (pool->segment == NULL ||
         body->slot >= pool->count[WEFT_SHM_SMALL] + pool->count[WEFT_SHM_BIG] || body->len == 0 ||
         body->len > weft_shm_kind_len(weft_shm_kind_of(pool, body->slot)) ||

@@ -95,7 +95,8 @@ static_assert(sizeof(struct weft_shm_slot_line) == 64, "one cache line per slot"
 enum weft_shm_mail_kind {
     WEFT_SHM_RING = 1, /* wake up */
     WEFT_SHM_SETUP,    /* with the inbox */
-    WEFT_SHM_POOL,     /* with the sender's pool, before the first cell that uses it */
+    WEFT_SHM_READY,    /* the dialler has mapped ours too: the lane is up */
+    WEFT_SHM_POOL,     /* with the sender's pool */
     WEFT_SHM_REGION,   /* with an allocation */
     WEFT_SHM_WANT,     /* send me this allocation */
     WEFT_SHM_GONE,     /* it was freed, or never was */
@@ -233,6 +234,7 @@ struct weft_shm_port {
     uint32_t pool_count[WEFT_SHM_KINDS];
     struct weft_shm_slot *slots; /* owned; with the pool */
     struct weft_list idle[WEFT_SHM_KINDS], flying[WEFT_SHM_KINDS];
+    bool is_pool_touched;
     bool is_far; /* plain stores into slots are slow now: go around the cache */
     unsigned slow_copies, streamed_copies;
 
@@ -277,10 +279,9 @@ struct weft_shm_lane {
     struct weft_shm_inbox there;      /* the peer's */
     struct weft_shm_line *line_there; /* ours in its inbox */
     struct weft_shm_line *line_here;  /* its in ours */
-    uint64_t posted, posted_max; /* cells; max: what the peer's `consumed` allows, as last seen */
-    uint64_t head_seen;          /* of the peer's inbox */
-    uint16_t number_there;       /* for our cells */
-    bool is_pool_sent;
+    uint64_t posted, posted_max;   /* cells; max: what the peer's `consumed` allows, as last seen */
+    uint64_t head_seen;            /* of the peer's inbox */
+    uint16_t number_there;         /* for our cells */
     uint32_t held[WEFT_SHM_KINDS]; /* slots of ours at the peer */
     struct weft_list copying;      /* of slot.node: lent posts in order */
 
@@ -352,6 +353,8 @@ void weft_shm_release(struct weft_lane *base, uint32_t token);
 void weft_shm_reclaim(struct weft_shm_lane *lane);
 weft_status_t weft_shm_take_pool(struct weft_shm_lane *lane, const struct weft_shm_mail *mail,
                                  int fd);
+/* Reserved with the port, so that a host without memory is known before anything is sent. */
+weft_status_t weft_shm_pool_open(struct weft_shm_port *port);
 void weft_shm_pool_close(struct weft_shm_port *port);
 
 /* lane.c */
@@ -360,6 +363,11 @@ weft_status_t weft_shm_open(struct weft_lane_port *base, uint32_t peer,
                             const struct weft_lane_address *address, struct weft_lane **lane_p);
 void weft_shm_close(struct weft_lane *base);
 void weft_shm_lane_free(struct weft_shm_lane *lane);
+/* The peer's inbox and pool are mapped. */
+weft_status_t weft_shm_set_up(struct weft_shm_lane *lane);
+void weft_shm_describe_pool(const struct weft_shm_port *port, struct weft_shm_mail *mail_p);
+/* The dialler: says so; the other one: was told. */
+weft_status_t weft_shm_take_ready(struct weft_shm_lane *lane);
 weft_status_t weft_shm_take_setup(struct weft_shm_lane *lane, const struct weft_shm_mail *mail,
                                   int fd);
 void weft_shm_lose(struct weft_shm_lane *lane, weft_status_t status, const char *fmt, ...)

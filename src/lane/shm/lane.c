@@ -206,9 +206,25 @@ static weft_status_t lane_new(struct weft_shm_port *port, uint32_t index,
     return WEFT_OK;
 }
 
+/* The socket is new and empty: only the kernel's memory can be short, and not for long. */
+static weft_status_t send_mail(struct weft_shm_lane *lane, const struct weft_shm_mail *mail, int fd)
+{
+    for (int i = 0; i < SETUP_TRIES; i++) {
+        if (weft_shm_mail_send(lane->fd, mail, fd)) {
+            return WEFT_OK;
+        }
+        if (errno != ENOBUFS && errno != ENOMEM && errno != EAGAIN && errno != ETOOMANYREFS) {
+            return weft_fail(WEFT_ERR_PEER, "closed before the lane was up");
+        }
+        sched_yield();
+    }
+    return weft_fail_errno("cannot send shared memory to rank %u", lane->base.peer);
+}
+
 static weft_status_t send_setup(struct weft_shm_lane *lane)
 {
     const struct weft_shm_port *port = weft_shm_port_of(lane);
+    weft_status_t status;
     struct weft_shm_mail mail = {.magic = WEFT_SHM_MAGIC,
                                  .kind = WEFT_SHM_SETUP,
                                  .id = port->inbox.segment->id,
@@ -219,17 +235,12 @@ static weft_status_t send_setup(struct weft_shm_lane *lane)
     mail.setup.lane = lane->number;
     mail.setup.probe_address = (uint64_t)(uintptr_t)port->probe;
     memcpy(mail.setup.probe, port->probe, sizeof(mail.setup.probe));
-    /* The socket is new and empty: only the kernel's memory can be short, and not for long. */
-    for (int i = 0; i < SETUP_TRIES; i++) {
-        if (weft_shm_mail_send(lane->fd, &mail, port->inbox.segment->region.fd)) {
-            return WEFT_OK;
-        }
-        if (errno != ENOBUFS && errno != ENOMEM && errno != EAGAIN && errno != ETOOMANYREFS) {
-            return weft_fail(WEFT_ERR_PEER, "closed before the lane was up");
-        }
-        sched_yield();
+    status = send_mail(lane, &mail, port->inbox.segment->region.fd);
+    if (status == WEFT_OK) {
+        weft_shm_describe_pool(port, &mail);
+        status = send_mail(lane, &mail, port->pool.segment->region.fd);
     }
-    return weft_fail_errno("cannot send shared memory to rank %u", lane->base.peer);
+    return status;
 }
 
 static weft_status_t check_setup(const struct weft_shm_lane *lane, const struct weft_shm_mail *mail)
@@ -281,9 +292,6 @@ weft_status_t weft_shm_take_setup(struct weft_shm_lane *lane, const struct weft_
         return status;
     }
     status = map_inbox(lane, mail, fd);
-    if (status == WEFT_OK && !lane->is_dialler) {
-        status = send_setup(lane);
-    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -292,6 +300,28 @@ weft_status_t weft_shm_take_setup(struct weft_shm_lane *lane, const struct weft_
     if (port->params->number[WEFT_PARAM_CMA] != CMA_OFF &&
         weft_shm_probe(lane->pid, mail->setup.probe_address, mail->setup.probe)) {
         lane->base.caps |= WEFT_LANE_PULLS;
+    }
+    return WEFT_OK;
+}
+
+/* All of the peer's is mapped here. Nothing is sent before both sides can say so: whoever cannot map
+ * takes another way, and nothing is lost. */
+weft_status_t weft_shm_set_up(struct weft_shm_lane *lane)
+{
+    return lane->is_dialler ? weft_shm_take_ready(lane) : send_setup(lane);
+}
+
+weft_status_t weft_shm_take_ready(struct weft_shm_lane *lane)
+{
+    const struct weft_shm_mail mail = {.magic = WEFT_SHM_MAGIC, .kind = WEFT_SHM_READY};
+    if (lane->state != WEFT_SHM_SETTING_UP || lane->pool.segment == NULL) {
+        return weft_fail(WEFT_ERR_PROTOCOL, "is ready before it was asked");
+    }
+    if (lane->is_dialler) {
+        weft_status_t status = send_mail(lane, &mail, -1);
+        if (status != WEFT_OK) {
+            return status;
+        }
     }
     lane->state = WEFT_SHM_UP;
     lane->base.is_up = true;

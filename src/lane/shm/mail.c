@@ -100,13 +100,18 @@ static bool receive(struct weft_shm_lane *lane)
 static weft_status_t take(struct weft_shm_lane *lane, const struct weft_shm_mail *mail, int fd)
 {
     if (mail->magic != WEFT_SHM_MAGIC || lane->state < WEFT_SHM_SETTING_UP ||
-        (mail->kind == WEFT_SHM_SETUP) != (lane->state == WEFT_SHM_SETTING_UP)) {
+        (mail->kind == WEFT_SHM_SETUP || mail->kind == WEFT_SHM_POOL ||
+         mail->kind == WEFT_SHM_READY) != (lane->state == WEFT_SHM_SETTING_UP)) {
         weft_fd_close(fd);
         return weft_fail(WEFT_ERR_PROTOCOL, "sent unexpected bytes on its socket");
     }
     switch (mail->kind) {
     case WEFT_SHM_SETUP:
         return weft_shm_take_setup(lane, mail, fd);
+    case WEFT_SHM_READY:
+        weft_fd_close(fd);
+        return lane->is_dialler ? weft_fail(WEFT_ERR_PROTOCOL, "is ready, but did not dial")
+                                : weft_shm_take_ready(lane);
     case WEFT_SHM_POOL:
         return weft_shm_take_pool(lane, mail, fd);
     case WEFT_SHM_REGION:

@@ -10,8 +10,8 @@
  * the two cores are far apart even that does not help, and stores that go around the cache do;
  * which of the two it is changes within seconds, so it is measured from the copies themselves.
  *
- * The pool is made with its first use: a rank that never sends long messages has none. Its pages
- * are reserved then, so that a host without memory says so here and not by SIGBUS later.
+ * The pool's pages are reserved when the port opens, so that a host without memory says so before
+ * anything is sent, and not by SIGBUS later; they are touched with the first use.
  */
 #include "lane/shm/internal.h"
 
@@ -27,7 +27,7 @@
 
 /* ---- making it ---- */
 
-static weft_status_t create(struct weft_shm_port *port)
+weft_status_t weft_shm_pool_open(struct weft_shm_port *port)
 {
     struct weft_shm_segment *segment;
     uint32_t count = port->pool_count[WEFT_SHM_SMALL] + port->pool_count[WEFT_SHM_BIG];
@@ -41,9 +41,6 @@ static weft_status_t create(struct weft_shm_port *port)
         free(slots);
         return status;
     }
-    /* Without it the first copies would be slow for another reason than the one that is measured.
-     * */
-    (void)madvise(segment->region.base, segment->region.len, MADV_POPULATE_WRITE);
     weft_shm_pool_lay_out(&port->pool, segment, port->pool_count);
     port->slots = slots;
     for (uint32_t i = 0; i < count; i++) {
@@ -60,30 +57,24 @@ void weft_shm_pool_close(struct weft_shm_port *port)
     free(port->slots);
 }
 
-/* The peer knows our pool. false: not now, or never (then the lane is lost). */
-static bool is_pool_known(struct weft_shm_lane *lane)
+void weft_shm_describe_pool(const struct weft_shm_port *port, struct weft_shm_mail *mail_p)
 {
-    struct weft_shm_port *port = weft_shm_port_of(lane);
-    struct weft_shm_mail mail = {.magic = WEFT_SHM_MAGIC, .kind = WEFT_SHM_POOL};
-    const struct weft_shm_segment *segment;
-    if (lane->is_pool_sent) {
-        return true;
+    *mail_p = (struct weft_shm_mail){.magic = WEFT_SHM_MAGIC,
+                                     .kind = WEFT_SHM_POOL,
+                                     .id = port->pool.segment->id,
+                                     .len = port->pool.segment->region.len};
+    mail_p->pool.small_count = port->pool.count[WEFT_SHM_SMALL];
+    mail_p->pool.big_count = port->pool.count[WEFT_SHM_BIG];
+}
+
+/* Without it the first copies would be slow for another reason than the one that is measured. */
+static void touch_pool(struct weft_shm_port *port)
+{
+    if (!port->is_pool_touched) {
+        port->is_pool_touched = true;
+        (void)madvise(port->pool.segment->region.base, port->pool.segment->region.len,
+                      MADV_POPULATE_WRITE);
     }
-    if (port->pool.segment == NULL) {
-        weft_status_t status = create(port);
-        if (status != WEFT_OK) {
-            weft_shm_lose(lane, status, "%s", weft_error_text());
-            return false;
-        }
-    }
-    segment = port->pool.segment;
-    assert(segment != NULL);
-    mail.id = segment->id;
-    mail.len = segment->region.len;
-    mail.pool.small_count = port->pool.count[WEFT_SHM_SMALL];
-    mail.pool.big_count = port->pool.count[WEFT_SHM_BIG];
-    lane->is_pool_sent = weft_shm_mail_send(lane->fd, &mail, segment->region.fd);
-    return lane->is_pool_sent;
 }
 
 weft_status_t weft_shm_take_pool(struct weft_shm_lane *lane, const struct weft_shm_mail *mail,
@@ -92,8 +83,8 @@ weft_status_t weft_shm_take_pool(struct weft_shm_lane *lane, const struct weft_s
     const uint32_t count[WEFT_SHM_KINDS] = {mail->pool.small_count, mail->pool.big_count};
     struct weft_shm_segment *segment;
     weft_status_t status;
-    if (lane->pool.segment != NULL || count[0] > UINT16_MAX || count[1] > UINT16_MAX ||
-        mail->len != weft_shm_pool_len(count)) {
+    if (lane->there.segment == NULL || lane->pool.segment != NULL || count[0] > UINT16_MAX ||
+        count[1] > UINT16_MAX || mail->len != weft_shm_pool_len(count)) {
         weft_fd_close(fd);
         return weft_fail(WEFT_ERR_PROTOCOL, "its pool is not what it says");
     }
@@ -107,7 +98,7 @@ weft_status_t weft_shm_take_pool(struct weft_shm_lane *lane, const struct weft_s
         return status;
     }
     weft_shm_pool_lay_out(&lane->pool, segment, count);
-    return WEFT_OK;
+    return weft_shm_set_up(lane);
 }
 
 /* ---- slots come and go ---- */
@@ -152,9 +143,6 @@ static bool has_share_left(const struct weft_shm_port *port, const struct weft_s
 bool weft_shm_has_slot(struct weft_shm_lane *lane, enum weft_shm_kind kind)
 {
     struct weft_shm_port *port = weft_shm_port_of(lane);
-    if (port->pool.segment == NULL) {
-        return true;
-    }
     if (weft_list_is_empty(&port->idle[kind]) || !has_share_left(port, lane, kind)) {
         collect(port, kind);
     }
@@ -313,9 +301,10 @@ enum weft_post weft_shm_post_slot(struct weft_shm_lane *lane, const struct weft_
     struct weft_shm_port *port = weft_shm_port_of(lane);
     enum weft_shm_kind kind = frame->len <= WEFT_SHM_SMALL_LEN ? WEFT_SHM_SMALL : WEFT_SHM_BIG;
     struct weft_shm_slot *slot;
-    if (!weft_shm_has_room(lane) || !is_pool_known(lane)) {
+    if (!weft_shm_has_room(lane)) {
         return weft_shm_full(lane, WEFT_SHM_WANT_CELL);
     }
+    touch_pool(port);
     slot = take(lane, kind);
     if (slot == NULL) {
         return weft_shm_full(lane, (enum weft_shm_want)(1 << kind));

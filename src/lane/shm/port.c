@@ -146,6 +146,13 @@ static unsigned port_poll(struct weft_lane_port *base, struct weft_done *done, u
     return count + weft_shm_inbox_poll(port, done + count, room - count);
 }
 
+static const _Atomic uint32_t *port_watch(const struct weft_lane_port *base, uint32_t *value_p)
+{
+    const struct weft_shm_port *port = (const struct weft_shm_port *)base;
+    *value_p = (uint32_t)port->head + 1;
+    return port->has_chores ? NULL : &port->cells[port->head & port->mask].stamp;
+}
+
 static void port_disarm(struct weft_lane_port *base)
 {
     struct weft_shm_port *port = port_of(base);
@@ -296,6 +303,7 @@ static weft_status_t port_open(const struct weft_lane_port_spec *spec,
     }
     size_pool(port);
     status = port_fill(port, spec);
+    status = status == WEFT_OK ? weft_shm_pool_open(port) : status;
     if (status != WEFT_OK) {
         port_free(port);
         return status;
@@ -369,6 +377,7 @@ const struct weft_lane_ops weft_lane_shm = {
     .port_close = port_close,
     .address = port_address,
     .poll = port_poll,
+    .watch = port_watch,
     .arm = port_arm,
     .disarm = port_disarm,
     .open = weft_shm_open,

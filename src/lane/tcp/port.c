@@ -129,6 +129,13 @@ static unsigned port_poll(struct weft_lane_port *base, struct weft_done *done, u
     return tell.count;
 }
 
+static const _Atomic uint32_t *port_watch(const struct weft_lane_port *base, uint32_t *value_p)
+{
+    (void)base;
+    (void)value_p;
+    return NULL;
+}
+
 static bool port_arm(struct weft_lane_port *base)
 {
     return weft_list_is_empty(&weft_lane_tcp_port_of(base)->ready);
@@ -244,6 +251,7 @@ const struct weft_lane_ops weft_lane_tcp = {.name = "tcp",
                                             .port_close = port_close,
                                             .address = port_address,
                                             .poll = port_poll,
+                                            .watch = port_watch,
                                             .arm = port_arm,
                                             .disarm = port_disarm,
                                             .open = weft_lane_tcp_open,

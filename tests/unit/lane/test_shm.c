@@ -248,15 +248,15 @@ static void test_a_lane_is_open_before_what_it_sent_arrives(void **state)
     node_open(&pair.a, 0, 2);
     node_open(&pair.b, 1, 2);
     node_dial(&pair.b, 0);
-    drive_without_polling(&pair.b, &pair.a, WEFT_SHM_SETTING_UP);
-    /* The acceptor is up first and speaks at once; its set-up is still in the dialler's socket. */
-    assert_true(step_until(&pair.a, NULL, &pair.a.opened, 1));
-    assert_int_equal(post_eager(&pair.a, 1, 1, 100), WEFT_POST_SENT);
-    while (pair.b.opened == 0) {
-        node_poll(&pair.b, 1);
-        assert_int_equal(pair.b.arrived, 0);
+    drive_without_polling(&pair.b, &pair.a, WEFT_SHM_UP);
+    /* The dialler is up first and speaks at once; that it is ready is still in the other's socket. */
+    assert_true(step_until(&pair.b, NULL, &pair.b.opened, 1));
+    assert_int_equal(post_eager(&pair.b, 0, 1, 100), WEFT_POST_SENT);
+    while (pair.a.opened == 0) {
+        node_poll(&pair.a, 1);
+        assert_int_equal(pair.a.arrived, 0);
     }
-    assert_true(step_until(&pair.b, NULL, &pair.b.arrived, 1));
+    assert_true(step_until(&pair.a, NULL, &pair.a.arrived, 1));
     pair_close(&pair);
 }
 

@@ -45,7 +45,7 @@ enum spoil {
     SPOIL_LENGTH,
     SPOIL_INLINE_TYPE,
     SPOIL_SENDER,
-    SPOIL_SLOT_WITHOUT_POOL,
+    SPOIL_SLOT_OUTSIDE,
     SPOIL_LENGTH_WITHOUT_SLOT,
     SPOIL_BODY_TYPE_ZERO,
     SPOIL_BODY_TYPE,
@@ -70,9 +70,9 @@ static void spoil_cell(struct weft_shm_cell *cell, enum spoil spoil)
     case SPOIL_SENDER:
         cell->sender = 2;
         break;
-    case SPOIL_SLOT_WITHOUT_POOL:
+    case SPOIL_SLOT_OUTSIDE:
         cell->len = WEFT_SHM_HAS_BODY;
-        cell->body = (struct weft_shm_body){.slot = 0, .len = 8, .generation = 1};
+        cell->body = (struct weft_shm_body){.slot = UINT16_MAX, .len = 8, .generation = 1};
         break;
     case SPOIL_LENGTH_WITHOUT_SLOT:
         cell->len = WEFT_SHM_HAS_BODY;

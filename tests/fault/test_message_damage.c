@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A relay between two ranks' data lane cuts it after a byte, or flips a bit: every operation is
+ * exact or an error, soon, on both ranks; never wrong data, never a part of a message taken for
+ * the whole. Both ranks are threads of one process: their connect() comes through here (the
+ * executable is linked so), and leads to the relay, a third thread.
+ *
+ * The relay knows where frames begin as soon as one header has passed: so it can flip bits of
+ * headers only, and tells whether the damage came before the last message.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fault/messages.h"
+#include "wire/wire.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#define SMALL_LEN 10
+#define MIDDLE_LEN 3000 /* eager, and longer than what is waited for in the lane's buffer */
+#define LONG_LEN 9000   /* announced */
+#define MEM_LEN 3000
+#define TAG 1
+#define TAG_LAST 77
+#define SOON_MS 3000 /* the error must be there, with the time a damaged handshake may take */
+
+/* ---- the relay ---- */
+
+enum { UP, DOWN }; /* to the rank that listens, rank 0; from it */
+enum damage_kind { DAMAGE_NONE, DAMAGE_CUT, DAMAGE_FLIP, DAMAGE_FLIP_HEADER };
+
+struct damage {
+    enum damage_kind kind;
+    int direction;
+    size_t at; /* byte of the connection, or number of a header, not counting the first */
+    unsigned bit;
+};
+
+struct way { /* one direction of the first connection */
+    size_t passed;
+    bool is_in_step;
+    uint8_t header[WEFT_WIRE_DATA_LEN];
+    size_t header_len; /* held back; not in step: the latest bytes */
+    size_t payload_left;
+    size_t headers;
+    bool is_last; /* the frame that is passing is the last message */
+    bool has_last_passed;
+};
+
+static struct {
+    int listener;
+    uint16_t port;
+    _Atomic uint32_t target_port;
+    _Atomic uint32_t is_on, is_stopped;
+    pthread_t thread;
+    int fd[4][2]; /* [connection][towards the direction's end]; -1: closed */
+    unsigned connections;
+    struct way way[2];
+    struct damage damage;
+    bool was_in_step, had_last_passed; /* when the damage was done */
+    _Atomic uint64_t damaged_ns;       /* 0: not yet */
+} relay;
+
+static _Thread_local bool is_relay; /* whose own connections lead where they should */
+
+int __real_connect(int fd, const struct sockaddr *addr, socklen_t len);
+int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len);
+
+int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+    struct sockaddr_in to;
+    int type = 0;
+    socklen_t type_len = sizeof(type);
+    if (is_relay || addr->sa_family != AF_INET || atomic_load(&relay.is_on) == 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) != 0 || type != SOCK_STREAM) {
+        return __real_connect(fd, addr, len);
+    }
+    memcpy(&to, addr, sizeof(to));
+    atomic_store(&relay.target_port, ntohs(to.sin_port));
+    to.sin_port = htons(relay.port);
+    return __real_connect(fd, (const struct sockaddr *)&to, sizeof(to));
+}
+
+static void note_damage(const struct way *way)
+{
+    relay.was_in_step = way->is_in_step;
+    relay.had_last_passed = way->has_last_passed;
+    atomic_store(&relay.damaged_ns, harness_now_ns());
+}
+
+static bool is_damage(enum damage_kind kind, int direction)
+{
+    return relay.damage.kind == kind && relay.damage.direction == direction &&
+           atomic_load(&relay.damaged_ns) == 0;
+}
+
+/* A header is whole, or seems to be. */
+static void note_header(struct way *way, int direction)
+{
+    struct weft_wire_data frame;
+    bool is_good = weft_wire_data_decode(way->header, &frame) == WEFT_OK;
+    if (!is_good) {
+        return; /* not in step yet; in step, a cut or a flip is behind us and nothing matters */
+    }
+    way->has_last_passed |= way->is_last;
+    way->is_last = frame.type == WEFT_DATA_EAGER && frame.tag == TAG_LAST;
+    way->payload_left = frame.len;
+    if (way->is_in_step && is_damage(DAMAGE_FLIP_HEADER, direction) &&
+        way->headers++ == relay.damage.at) {
+        way->header[relay.damage.bit / 8] ^= (uint8_t)(1u << relay.damage.bit % 8);
+        note_damage(way);
+    }
+    way->is_in_step = true;
+    way->header_len = 0;
+}
+
+/* Takes one byte in; what may leave is appended to out. */
+static void take(struct way *way, int direction, uint8_t byte, uint8_t *out, size_t *out_len)
+{
+    if (is_damage(DAMAGE_FLIP, direction) && way->passed == relay.damage.at) {
+        byte ^= (uint8_t)(1u << relay.damage.bit);
+        note_damage(way);
+    }
+    way->passed++;
+    if (way->payload_left > 0) {
+        way->payload_left--;
+        out[(*out_len)++] = byte;
+        return;
+    }
+    if (!way->is_in_step) {
+        out[(*out_len)++] = byte;
+        memmove(way->header, way->header + 1, sizeof(way->header) - 1);
+        way->header[sizeof(way->header) - 1] = byte;
+        note_header(way, direction);
+        return;
+    }
+    way->header[way->header_len++] = byte;
+    if (way->header_len == sizeof(way->header)) {
+        note_header(way, direction);
+        memcpy(out + *out_len, way->header, sizeof(way->header));
+        *out_len += sizeof(way->header);
+        way->header_len = 0;
+    }
+}
+
+static void close_connection(unsigned connection)
+{
+    for (int side = 0; side < 2; side++) {
+        if (relay.fd[connection][side] >= 0) {
+            close(relay.fd[connection][side]);
+        }
+        relay.fd[connection][side] = -1;
+    }
+}
+
+/* What was held back of a header goes too: a cut is at a byte. */
+static void release_held(struct way *way, uint8_t *out, size_t *out_len)
+{
+    if (way->is_in_step) {
+        memcpy(out + *out_len, way->header, way->header_len);
+        *out_len += way->header_len;
+        way->header_len = 0;
+    }
+}
+
+static void pass(unsigned connection, int direction)
+{
+    static uint8_t in[16384], out[16384 + WEFT_WIRE_DATA_LEN];
+    struct way *way = &relay.way[direction];
+    size_t out_len = 0;
+    bool is_cut = false;
+    ssize_t got = recv(relay.fd[connection][1 - direction], in, sizeof(in), MSG_DONTWAIT);
+    if (got <= 0) {
+        close_connection(connection);
+        return;
+    }
+    if (connection > 0) { /* only the first one is damaged */
+        memcpy(out, in, (size_t)got);
+        out_len = (size_t)got;
+    }
+    for (ssize_t i = 0; i < got && connection == 0 && !is_cut; i++) {
+        is_cut = is_damage(DAMAGE_CUT, direction) && way->passed == relay.damage.at;
+        if (is_cut) {
+            note_damage(way);
+            release_held(way, out, &out_len);
+        } else {
+            take(way, direction, in[i], out, &out_len);
+        }
+    }
+    if (!stranger_send(relay.fd[connection][direction], out, out_len, 2000) || is_cut) {
+        close_connection(connection);
+    }
+}
+
+static void accept_connection(void)
+{
+    const int on = 1;
+    int dialler = accept4(relay.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int target = -1;
+    if (dialler >= 0 && relay.connections < 4) {
+        target = stranger_connect("127.0.0.1", (uint16_t)atomic_load(&relay.target_port), 1000);
+    }
+    if (target < 0) {
+        close(dialler);
+        return;
+    }
+    setsockopt(dialler, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(target, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    relay.fd[relay.connections][UP] = target;
+    relay.fd[relay.connections][DOWN] = dialler;
+    relay.connections++;
+}
+
+static void *run_relay(void *arg)
+{
+    (void)arg;
+    is_relay = true;
+    while (atomic_load(&relay.is_stopped) == 0) {
+        struct pollfd polled[9] = {{.fd = relay.listener, .events = POLLIN}};
+        unsigned count = relay.connections;
+        for (unsigned i = 0; i < count; i++) {
+            polled[1 + 2 * i] = (struct pollfd){.fd = relay.fd[i][DOWN], .events = POLLIN};
+            polled[2 + 2 * i] = (struct pollfd){.fd = relay.fd[i][UP], .events = POLLIN};
+        }
+        if (poll(polled, 1 + 2 * count, 2) <= 0) { /* the stop word is polled too */
+            continue;
+        }
+        for (unsigned i = 0; i < 2 * count; i++) {
+            int direction = i % 2 == 0 ? UP : DOWN;
+            if (polled[1 + i].revents != 0 && relay.fd[i / 2][1 - direction] >= 0) {
+                pass(i / 2, direction);
+            }
+        }
+        if (polled[0].revents != 0) {
+            accept_connection();
+        }
+    }
+    return NULL;
+}
+
+static bool relay_open(const struct damage *damage)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(addr);
+    memset(&relay, 0, sizeof(relay));
+    relay.damage = *damage;
+    relay.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (bind(relay.listener, (struct sockaddr *)&addr, len) != 0 ||
+        listen(relay.listener, 8) != 0 ||
+        getsockname(relay.listener, (struct sockaddr *)&addr, &len) != 0) {
+        return false;
+    }
+    relay.port = ntohs(addr.sin_port);
+    return pthread_create(&relay.thread, NULL, run_relay, NULL) == 0;
+}
+
+static void relay_close(void)
+{
+    atomic_store(&relay.is_on, 0);
+    atomic_store(&relay.is_stopped, 1);
+    pthread_join(relay.thread, NULL);
+    for (unsigned i = 0; i < relay.connections; i++) {
+        close_connection(i);
+    }
+    close(relay.listener);
+}
+
+/* ---- what the ranks say to each other ---- */
+
+enum { WRONG = 1000 }; /* as a status: data that nobody sent */
+
+static weft_status_t say(weft_comm_t comm, int to, int tag, size_t len)
+{
+    uint8_t data[LONG_LEN];
+    messages_fill(data, len, len);
+    return weft_send(comm, data, len, to, tag, NULL);
+}
+
+static int hear(weft_comm_t comm, int from, int tag, size_t len)
+{
+    uint8_t data[LONG_LEN + 1];
+    weft_message_t message;
+    weft_status_t status = weft_recv(comm, data, sizeof(data), from, tag, &message, NULL);
+    return status == WEFT_OK && (message.len != len || message.tag != tag ||
+                                 message.source != from || !messages_are_right(data, len, len))
+               ? WRONG
+               : (int)status;
+}
+
+/* Rank 1 first, then rank 0. */
+static int both_ways(weft_comm_t comm, int rank, int tag, size_t len)
+{
+    int status = rank == 1 ? (int)say(comm, 0, tag, len) : hear(comm, 1, tag, len);
+    if (status == WEFT_OK) {
+        status = rank == 0 ? (int)say(comm, 1, tag, len) : hear(comm, 0, tag, len);
+    }
+    return status;
+}
+
+struct memory {
+    uint64_t signal;
+    uint8_t bytes[MEM_LEN];
+};
+
+/* Each puts with a signal, hears that the other has done so, and gets back what it put. */
+static int one_sided(weft_comm_t comm, int rank, struct memory *memory, const weft_mem_t *other)
+{
+    uint8_t data[MEM_LEN], back[MEM_LEN];
+    weft_status_t status;
+    messages_fill(data, sizeof(data), (uint64_t)rank);
+    status = weft_put_signal(comm, other, offsetof(struct memory, bytes), data, sizeof(data), other,
+                             offsetof(struct memory, signal), 1);
+    weft_status_t quiet = weft_quiet(comm);
+    status = status == WEFT_OK ? quiet : status;
+    int heard = status == WEFT_OK ? both_ways(comm, rank, TAG, 1) : (int)status;
+    if (heard != WEFT_OK) {
+        return heard;
+    }
+    status = weft_wait_signal(comm, &memory->signal, 1, 0);
+    if (status != WEFT_OK || memory->signal != 1 ||
+        !messages_are_right(memory->bytes, MEM_LEN, (uint64_t)(1 - rank))) {
+        return status == WEFT_OK || status == WEFT_ERR_TIMEOUT ? WRONG : (int)status;
+    }
+    status = weft_get(comm, other, offsetof(struct memory, bytes), back, sizeof(back));
+    quiet = weft_quiet(comm);
+    status = status == WEFT_OK ? quiet : status;
+    return status == WEFT_OK && memcmp(back, data, sizeof(back)) != 0 ? WRONG : (int)status;
+}
+
+typedef int (*talk_fn)(weft_comm_t comm, int rank, struct memory *memory, const weft_mem_t *mem);
+
+static int talk(weft_comm_t comm, int rank, struct memory *memory, const weft_mem_t *mem)
+{
+    int status = both_ways(comm, rank, TAG, SMALL_LEN);
+    status = status == WEFT_OK ? both_ways(comm, rank, TAG, MIDDLE_LEN) : status;
+    status = status == WEFT_OK ? both_ways(comm, rank, TAG, LONG_LEN) : status;
+    status = status == WEFT_OK ? one_sided(comm, rank, memory, &mem[1 - rank]) : status;
+    status = status == WEFT_OK ? both_ways(comm, rank, TAG, 0) : status;
+    return status == WEFT_OK ? both_ways(comm, rank, TAG_LAST, SMALL_LEN) : status;
+}
+
+/* Rank 0 waits for a word, not for a rank. */
+static int talk_by_signal(weft_comm_t comm, int rank, struct memory *memory, const weft_mem_t *mem)
+{
+    uint8_t data[MEM_LEN] = {0};
+    int status = both_ways(comm, rank, TAG, SMALL_LEN);
+    if (status != WEFT_OK || rank == 0) {
+        return status != WEFT_OK ? status
+                                 : (int)weft_wait_signal(comm, &memory->signal, 1, WEFT_NO_LIMIT);
+    }
+    status = (int)weft_put_signal(comm, &mem[0], offsetof(struct memory, bytes), data, sizeof(data),
+                                  &mem[0], offsetof(struct memory, signal), 1);
+    return status == WEFT_OK ? (int)weft_quiet(comm) : status;
+}
+
+/* ---- jobs ---- */
+
+#define WORKERS 16
+
+#define STARTED 0
+#define JOINED 1
+#define TALKED 2
+#define CLOSED 3
+
+struct plan {
+    const char *checksum;
+    enum damage_kind kind;
+    size_t first, step, count; /* of .at */
+    talk_fn talk;
+    uint32_t timeout_ms;
+    bool is_prompt; /* the error comes soon, and not by a deadline */
+    uint32_t worker;
+};
+
+static struct damage damage_of(const struct plan *plan, uint32_t number)
+{
+    struct damage damage = {.kind = plan->kind, .direction = (int)(number % 2)};
+    size_t place = number / 2;
+    damage.at = plan->first + place * plan->step;
+    damage.bit = (unsigned)(messages_mix(number) % 8);
+    if (plan->kind == DAMAGE_FLIP_HEADER) {
+        damage.at = place % 24;
+        damage.bit = (unsigned)(messages_mix(number) % (8 * WEFT_WIRE_DATA_LEN));
+    }
+    return damage;
+}
+
+static int judge(int rank, struct harness_shared *shared, const struct damage *damage,
+                 bool is_prompt, int status, uint64_t ended_ns)
+{
+    static const char *const kinds[] = {"none", "cut", "flip", "flip of a header"};
+    uint64_t damaged_ns = atomic_load(&relay.damaged_ns);
+    bool must_fail = damaged_ns != 0 && relay.was_in_step && !relay.had_last_passed &&
+                     (damage->direction == UP || rank == 1);
+    bool is_late = is_prompt && status != WEFT_OK &&
+                   ended_ns > damaged_ns + SOON_MS * JOB_MS_NS * JOB_SLOWNESS;
+    if (status == WRONG || (status == WEFT_OK && must_fail) || is_late ||
+        (is_prompt && status == WEFT_ERR_TIMEOUT) || (damaged_ns == 0 && status != WEFT_OK)) {
+        return harness_say(shared, rank, -1,
+                           "%s %s at %zu, bit %u%s: rank %d got %s (%s) %.3f s after it",
+                           kinds[damage->kind], damage->direction == UP ? "up" : "down", damage->at,
+                           damage->bit, relay.was_in_step ? "" : " (handshake)", rank,
+                           status == WRONG ? "WRONG DATA" : weft_status_name((weft_status_t)status),
+                           status == WEFT_OK || status == WRONG ? "" : weft_error_text(),
+                           damaged_ns != 0 ? messages_seconds(damaged_ns, ended_ns) : 0.0);
+    }
+    return 0;
+}
+
+static int run_job(int rank, struct harness_shared *shared, const struct plan *plan,
+                   uint32_t number)
+{
+    struct damage damage = damage_of(plan, number * WORKERS + plan->worker);
+    weft_config_t config = job_config(2500, plan->timeout_ms);
+    struct memory *memory = (struct memory *)(void *)messages_buffer(sizeof(*memory));
+    weft_mem_t mine, mem[2];
+    weft_comm_t comm;
+    weft_id_t id;
+    weft_status_t status = WEFT_OK;
+    if (rank == 0) {
+        status =
+            relay_open(&damage) ? weft_id_create(&config, &job_board(shared)->id) : WEFT_ERR_SYSTEM;
+        atomic_store(&shared->word[STARTED], number + 1);
+    } else if (!harness_wait_reach(&shared->word[STARTED], number + 1, MESSAGES_WAIT_MS)) {
+        return -1;
+    }
+    id = job_board(shared)->id;
+    status = status == WEFT_OK ? weft_comm_create(&id, rank, 2, &config, &comm) : status;
+    status = status == WEFT_OK ? weft_mem_register(comm, memory, sizeof(*memory), &mine) : status;
+    status = status == WEFT_OK ? weft_control_allgather(comm, &mine, sizeof(mine), mem) : status;
+    if (status != WEFT_OK) {
+        return harness_say(shared, rank, -1, "job %u: %s", number, weft_error_text());
+    }
+    atomic_store(&relay.is_on, 1); /* from now on every tcp connection is a lane */
+    atomic_fetch_add(&shared->word[JOINED], 1);
+    harness_wait_reach(&shared->word[JOINED], 2 * (number + 1), MESSAGES_WAIT_MS);
+    int result = plan->talk(comm, rank, memory, mem);
+    uint64_t ended_ns = harness_now_ns();
+    result = judge(rank, shared, &damage, plan->is_prompt, result, ended_ns);
+    atomic_fetch_add(&shared->word[TALKED], 1);
+    harness_wait_reach(&shared->word[TALKED], 2 * (number + 1), MESSAGES_WAIT_MS);
+    weft_comm_close(comm);
+    free(memory);
+    atomic_fetch_add(&shared->word[CLOSED], 1);
+    if (rank == 0) {
+        harness_wait_reach(&shared->word[CLOSED], 2 * (number + 1), MESSAGES_WAIT_MS);
+        relay_close();
+    }
+    return result;
+}
+
+static int body(int rank, struct harness_shared *shared, void *arg)
+{
+    const struct plan *plan = arg;
+    int result = 0;
+    if (rank == 0) {
+        setenv("WEFT_PATH", "tcp", 1);
+        setenv("WEFT_EAGER", "4K", 1);
+        setenv("WEFT_LOG", "off", 1);
+        setenv("WEFT_HANDSHAKE_TIMEOUT", "300ms", 1);
+        setenv("WEFT_CHECKSUM", plan->checksum, 1);
+        atomic_store(&shared->word[JOB_READY_WORD], 1);
+    }
+    harness_wait_for(&shared->word[JOB_READY_WORD], 1, MESSAGES_WAIT_MS);
+    for (uint32_t job = 0; job * WORKERS + plan->worker < 2 * plan->count && result == 0; job++) {
+        result = run_job(rank, shared, plan, job);
+        if (result != 0) {
+            atomic_store(&shared->word[JOB_ID_WORD], 1); /* the other one stops too */
+        }
+        if (atomic_load(&shared->word[JOB_ID_WORD]) != 0) {
+            break;
+        }
+    }
+    return result;
+}
+
+/* A lane that is lost is not judged at once: the jobs wait a while, so several run side by side. */
+static void check(struct plan plan)
+{
+    struct plan plans[WORKERS];
+    struct harness *harness[WORKERS];
+    plan.count = plan.count > 8 ? plan.count / JOB_SLOWNESS : plan.count;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        plans[i] = plan;
+        plans[i].worker = i;
+        harness[i] = harness_start_threads(2, body, &plans[i]);
+    }
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        messages_wait(harness[i], 100000, "damage");
+        messages_check_fine(harness[i], "damage");
+        harness_close(harness[i]);
+    }
+}
+
+#define PROMPT .talk = talk, .timeout_ms = 15000, .is_prompt = true
+#define BY_DEADLINE .talk = talk, .timeout_ms = 400, .is_prompt = false
+
+/* Bytes of the handshake: up about 260, down about 190. */
+#define FIRST_FRAME 350
+
+static void an_honest_relay_is_not_noticed(void **state)
+{
+    (void)state;
+    check((struct plan){"off", DAMAGE_NONE, 0, 0, 4, PROMPT});
+    check((struct plan){"on", DAMAGE_NONE, 0, 0, 4, PROMPT});
+}
+
+static void a_lane_that_is_cut_after_any_byte_is_an_error(void **state)
+{
+    (void)state;
+    check((struct plan){"off", DAMAGE_CUT, FIRST_FRAME, 7, 40, PROMPT});
+    check((struct plan){"off", DAMAGE_CUT, FIRST_FRAME + 300, 283, 60, PROMPT});
+    check((struct plan){"on", DAMAGE_CUT, FIRST_FRAME, 811, 16, PROMPT});
+}
+
+static void a_damaged_header_is_never_accepted(void **state)
+{
+    (void)state;
+    check((struct plan){"off", DAMAGE_FLIP_HEADER, 0, 0, 80, PROMPT});
+}
+
+static void with_checksums_no_damaged_byte_is_accepted(void **state)
+{
+    (void)state;
+    check((struct plan){"on", DAMAGE_FLIP, FIRST_FRAME, 271, 64, PROMPT});
+}
+
+static void a_damaged_handshake_is_an_error_or_done_again(void **state)
+{
+    (void)state;
+    check((struct plan){"on", DAMAGE_FLIP, 0, 29, 10, BY_DEADLINE});
+    check((struct plan){"on", DAMAGE_CUT, 0, 31, 10, BY_DEADLINE});
+}
+
+/* Also the one who waits for the dialler, and the one who waits for nobody in particular. */
+static void both_ranks_hear_of_it_soon(void **state)
+{
+    (void)state;
+    check((struct plan){"on", DAMAGE_CUT, 110, 1, 1, .talk = talk, .timeout_ms = 6000,
+                        .is_prompt = true});
+    check((struct plan){"on", DAMAGE_CUT, 1500, 1, 1, .talk = talk_by_signal, .timeout_ms = 6000,
+                        .is_prompt = true});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_honest_relay_is_not_noticed),
+        cmocka_unit_test(a_lane_that_is_cut_after_any_byte_is_an_error),
+        cmocka_unit_test(a_damaged_header_is_never_accepted),
+        cmocka_unit_test(with_checksums_no_damaged_byte_is_accepted),
+        cmocka_unit_test(a_damaged_handshake_is_an_error_or_done_again),
+        cmocka_unit_test(both_ranks_hear_of_it_soon),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
