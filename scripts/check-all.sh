@@ -48,7 +48,9 @@ valgrind_units()
     return $failed
 }
 
-phase "release, lint, installation, subsets" scripts/test.sh
+phase "lint" scripts/lint.sh all
+phase "release, installation, subsets" scripts/test.sh
+phase "release, long" ctest --preset release -L long
 phase "dev" preset dev
 phase "clang" preset clang
 phase "asan" scripts/sanitize.sh asan

@@ -38,10 +38,11 @@ weft_status_t weft_fail_errno(const char *fmt, ...) WEFT_PRINTF(1, 2);
 
 /* ---- log (log.c) ---- */
 
+/* clang-format off */
 #define WEFT_LOG_ROOMS(X)                                                                          \
-    X(base)                                                                                        \
-    X(watch) X(mem) X(wire) X(topo) X(engine) X(net) X(control) X(lane) X(link) X(p2p) X(comm)     \
-        X(api) X(cli)
+    X(base) X(watch) X(mem) X(wire) X(topo) X(engine) X(net) X(control) X(lane) X(link) X(p2p)     \
+    X(comm) X(api) X(cli)
+/* clang-format on */
 
 enum weft_log_room {
 #define WEFT_LOG_ROOM_ENUM(name) WEFT_ROOM_##name,
@@ -189,7 +190,11 @@ void weft_queue_open(struct weft_queue *queue);
 void weft_queue_push(struct weft_queue *queue, struct weft_queue_node *node);
 /* NULL when empty, or while a producer is between its two steps (it will not be long) */
 struct weft_queue_node *weft_queue_pop(struct weft_queue *queue);
-bool weft_queue_is_empty(struct weft_queue *queue); /* any thread; a hint for going to sleep */
+/* any thread; a hint for going to sleep */
+static inline bool weft_queue_is_empty(struct weft_queue *it)
+{
+    return atomic_load_explicit(&it->tail, memory_order_seq_cst) == &it->stub;
+}
 
 /* ---- list (list.h style, intrusive, doubly linked; in base.h because it is ten lines) ---- */
 

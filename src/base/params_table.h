@@ -59,7 +59,7 @@
       "how messages travel: shm (ranks of one host only), tcp, auto: shm where it works, else tcp") \
     X(EAGER, "WEFT_EAGER", SIZE, "64K", 0, 131072, true, NULL, \
       "longest message that is sent before its receive is known") \
-    X(CHUNK, "WEFT_CHUNK", SIZE, "512K", 4096, 16777216, false, NULL, \
+    X(CHUNK, "WEFT_CHUNK", SIZE, "1M", 4096, 16777216, false, NULL, \
       "longest piece of a long message over tcp") \
     X(TCP_CC, "WEFT_TCP_CC", TEXT, "auto", 0, 15, false, NULL, \
       "congestion control of data connections; auto: cubic, else reno, on loopback, elsewhere the kernel's") \

@@ -56,8 +56,3 @@ struct weft_queue_node *weft_queue_pop(struct weft_queue *queue)
     queue->head = &queue->stub;
     return head;
 }
-
-bool weft_queue_is_empty(struct weft_queue *queue)
-{
-    return atomic_load_explicit(&queue->tail, memory_order_seq_cst) == &queue->stub;
-}

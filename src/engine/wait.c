@@ -29,7 +29,7 @@
  * needs this CPU. */
 #define QUICK_TURNS 8
 #define CROWDED_TURNS 1
-#define QUICK_ROUNDS 16
+#define QUICK_ROUNDS 64
 #define COSTLY_TURNS 24 /* of one round each, when that is a system call */
 #define FULL_EVERY 16
 
@@ -148,17 +148,15 @@ static bool drive(struct weft_engine *engine, unsigned quick)
     bool has_moved = false;
     if (weft_engine_try_lock(engine)) {
         has_moved = quick == 0 && weft_engine_round(engine);
-        if (quick > 0) {
-            has_moved = weft_engine_quick_round(engine);
-        }
-        for (unsigned i = 1; i < quick && !has_moved; i++) {
-            if (weft_engine_is_worth_a_look(engine)) {
+        /* No pause: on some CPUs it takes as long as the message. */
+        for (unsigned i = 0; i < quick && !has_moved; i++) {
+            if (i == 0 || weft_engine_is_worth_a_look(engine)) {
                 has_moved = weft_engine_quick_round(engine);
-            } else {
-                relax();
             }
         }
-        has_moved |= weft_engine_work_run(engine);
+        if (!weft_list_is_empty(&engine->works)) {
+            has_moved |= weft_engine_work_run(engine);
+        }
         weft_engine_unlock(engine);
     }
     return has_moved;

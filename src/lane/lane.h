@@ -19,6 +19,17 @@ enum weft_lane_caps {
     WEFT_LANE_SURE = 1,  /* cannot die alone: needs no acknowledgements and no replay */
     WEFT_LANE_MAPS = 2,  /* memory from weft_alloc() can be mapped on both sides */
     WEFT_LANE_PULLS = 4, /* the peer's private memory can be read (CMA); per lane, after probing */
+    WEFT_LANE_SAYS = 8,  /* say() and hear() */
+};
+
+/* The shortest messages have a way of their own through all layers, because they take less time than
+ * filling in a frame does. */
+#define WEFT_LANE_SAY_MAX 40
+struct weft_lane_word {
+    struct weft_lane *lane;
+    uint64_t comm;
+    uint32_t tag, len;
+    const void *payload; /* valid until the next poll */
 };
 
 /* Embedded first in each kind's own struct. */
@@ -97,6 +108,11 @@ struct weft_lane_ops {
     /* frame->len == slice->len ≤ chunk_max. */
     enum weft_post (*post)(struct weft_lane *lane, const struct weft_wire_data *frame,
                            const struct weft_slice *slice, void *cookie);
+    /* SAYS. As posting an EAGER frame of at most SAY_MAX bytes: SENT or FULL. */
+    enum weft_post (*say)(struct weft_lane *lane, uint64_t comm, uint32_t tag,
+                          const struct weft_slice *slice);
+    /* SAYS. The next thing to poll, if it is such a message; false: poll. */
+    bool (*hear)(struct weft_lane_port *port, struct weft_lane_word *word_p);
     /* Answers HEADER: memory for exactly frame.len bytes, lent until LANDED or LOST; data NULL: to the
      * sink (LANDED follows all the same). Again, with data NULL: the rest of it goes to the sink. */
     void (*place)(struct weft_lane *lane, const struct weft_slice *slice);

@@ -36,6 +36,11 @@ const struct weft_params *weft_links_params(const struct weft_links *links)
     return links->spec.port.params;
 }
 
+bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p)
+{
+    return links->shm != NULL && weft_lane_shm.hear(links->shm, word_p);
+}
+
 const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p)
 {
     return links->tcp == NULL && links->shm != NULL && weft_list_is_empty(&links->roomy)
@@ -159,35 +164,12 @@ enum weft_post weft_link_stream(struct weft_link *link, struct weft_wire_data *f
 
 /* ---- acknowledgements and credit ---- */
 
-static uint64_t cost(size_t len)
-{
-    return len > WEFT_LINK_SMALL ? len : WEFT_LINK_SMALL;
-}
-
-bool weft_link_has_credit(const struct weft_link *link, size_t len)
-{
-    return link->eager_sent + cost(len) - link->eager_freed <= WEFT_LINK_CREDIT;
-}
-
-void weft_link_spend(struct weft_link *link, size_t len)
-{
-    link->eager_sent += cost(len);
-}
-
-static void tell(struct weft_link *link)
+void weft_link_tell(struct weft_link *link)
 {
     struct weft_wire_data frame = {.type = WEFT_DATA_ACK};
     const struct weft_slice nothing = {0};
     if (link->state == WEFT_LINK_UP) {
         post(link, &frame, &nothing, NULL);
-    }
-}
-
-void weft_link_consumed(struct weft_link *link, size_t len)
-{
-    link->eager_consumed += cost(len);
-    if (link->eager_consumed - link->eager_told >= WEFT_LINK_CREDIT / 4) {
-        tell(link);
     }
 }
 
@@ -222,7 +204,7 @@ static void note_received(struct weft_link *link, const struct weft_wire_data *f
     link->untold_len += frame->len + WEFT_WIRE_DATA_LEN;
     if (link->received - link->told >= TELL_FRAMES || link->untold_len >= TELL_LEN ||
         frame->type == WEFT_DATA_BYE) {
-        tell(link);
+        weft_link_tell(link);
     }
 }
 

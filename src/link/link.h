@@ -74,6 +74,8 @@ void weft_links_close(struct weft_links *links);
 void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *payload, size_t len);
 /* What happened; done[].lane->owner is the link. LOST: the link is DOWN. OPENED: it is UP. */
 unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room);
+/* The next thing to poll, if it is one of the shortest messages; its lane's owner is the link. */
+bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p);
 /* As in lane.h. */
 const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p);
 bool weft_links_arm(struct weft_links *links);
@@ -92,11 +94,29 @@ enum weft_post weft_link_send(struct weft_link *link, struct weft_wire_data *fra
 /* A piece of something long, whose memory is lent anyway: not kept here. Only when UP. */
 enum weft_post weft_link_stream(struct weft_link *link, struct weft_wire_data *frame,
                                 const struct weft_slice *slice, void *cookie);
+/* What a message that came ahead costs its receiver. */
+static inline uint64_t weft_link_cost(size_t len)
+{
+    return len > WEFT_LINK_SMALL ? len : WEFT_LINK_SMALL;
+}
 /* May a message of len bytes go ahead of its receive? */
-bool weft_link_has_credit(const struct weft_link *link, size_t len);
-void weft_link_spend(struct weft_link *link, size_t len);
+static inline bool weft_link_has_credit(const struct weft_link *link, size_t len)
+{
+    return link->eager_sent + weft_link_cost(len) - link->eager_freed <= WEFT_LINK_CREDIT;
+}
+static inline void weft_link_spend(struct weft_link *link, size_t len)
+{
+    link->eager_sent += weft_link_cost(len);
+}
 /* A message that came ahead has found its receive. */
-void weft_link_consumed(struct weft_link *link, size_t len);
+void weft_link_tell(struct weft_link *link);
+static inline void weft_link_consumed(struct weft_link *link, size_t len)
+{
+    link->eager_consumed += weft_link_cost(len);
+    if (link->eager_consumed - link->eager_told >= WEFT_LINK_CREDIT / 4) {
+        weft_link_tell(link);
+    }
+}
 /* Is everything that was sent on its way, and acknowledged where that is the custom? */
 bool weft_link_is_flushed(const struct weft_link *link);
 

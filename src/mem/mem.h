@@ -54,10 +54,10 @@ void weft_mem_unwatch(struct weft_mem_watcher *watcher); /* returns when `freed`
 /* ---- copying (copy.c) ---- */
 
 enum weft_mem_copy {
-    WEFT_COPY_PLAIN,  /* what the C library does */
+    WEFT_COPY_PLAIN, /* what the C library does */
     WEFT_COPY_STREAM, /* stores that go around the cache: for lines another core still caches, and for
                          outputs larger than the cache; fenced at the end */
-    WEFT_COPY_FETCH,  /* loads with prefetch a page ahead: for lines in another core's cache */
+    WEFT_COPY_FETCH, /* loads with prefetch a page ahead: for lines in another core's cache */
     WEFT_COPY_FETCH_STREAM, /* both */
 };
 void weft_mem_copy(void *to, const void *from, size_t len, enum weft_mem_copy how);

@@ -160,6 +160,7 @@ struct weft_p2p_hint {
 struct weft_p2p_member {
     uint32_t sent, received; /* envelopes */
     uint32_t unhinted;       /* the latest that no hint had asked for */
+    uint32_t hinted;         /* how many hints are there in all */
     struct weft_p2p_hint hints[WEFT_P2P_HINTS];
     uint32_t puts, flushed; /* frames of one-sided operations to it; how many it has confirmed */
     weft_status_t refused;  /* of its puts here, since its last flush */
@@ -224,6 +225,7 @@ struct weft_p2p {
     struct weft_engine_poller poller;
     struct weft_engine_timer sweep;
     bool is_polled; /* the poller is with the engine */
+    uint32_t polls;
 
     struct weft_p2p_comm *latest; /* of the latest frame */
     struct weft_list comms, all_peers;
@@ -341,6 +343,9 @@ void weft_p2p_probe_begin(struct weft_request *request);
 /* EAGER or ANNOUNCE; done->payload is there. */
 void weft_p2p_envelope_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
                                const struct weft_done *done);
+/* One of the shortest. */
+void weft_p2p_word_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                           const struct weft_lane_word *word);
 /* EAGER whose payload is still to come. */
 void weft_p2p_envelope_place(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
                              const struct weft_done *done);

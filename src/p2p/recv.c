@@ -352,21 +352,16 @@ static bool check_seq(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer, ui
     return true;
 }
 
-void weft_p2p_envelope_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
-                               const struct weft_done *done)
+/* An envelope whose payload is here meets its receive; NULL: nobody waits for it. */
+static void envelope_matched(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                             const struct weft_done *done, struct weft_request *request)
 {
     const struct weft_wire_data *frame = &done->frame;
-    uint32_t source = weft_p2p_source(comm, peer);
-    struct weft_request *request;
     struct weft_p2p_arrival *arrival;
-    if (!check_seq(comm, peer, source, frame)) {
-        return;
-    }
-    request = request_of(weft_match_take_receive(&comm->match, source, frame->tag));
     if (frame->type == WEFT_DATA_ANNOUNCE) {
         announced(comm, peer, done, request);
     } else if (request != NULL) {
-        note_message(request, source, frame->tag, frame->len);
+        note_message(request, weft_p2p_source(comm, peer), frame->tag, frame->len);
         eager_into(request, done->payload, frame->len);
         weft_link_consumed(&peer->link, frame->len);
     } else if ((arrival = arrival_new(comm, peer, frame, frame->len)) != NULL) {
@@ -377,9 +372,64 @@ void weft_p2p_envelope_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer 
     } else {
         lose_for_memory(peer);
     }
-    if (done->token != 0) {
-        done->lane->ops->release(done->lane, done->token);
+}
+
+void weft_p2p_envelope_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                               const struct weft_done *done)
+{
+    uint32_t source = weft_p2p_source(comm, peer);
+    if (check_seq(comm, peer, source, &done->frame)) {
+        envelope_matched(
+            comm, peer, done,
+            request_of(weft_match_take_receive(&comm->match, source, done->frame.tag)));
+        if (done->token != 0) {
+            done->lane->ops->release(done->lane, done->token);
+        }
     }
+}
+
+/* Nothing is lent and nothing runs: the end of it in a few stores. */
+static void end_quickly(struct weft_request *request)
+{
+    request->is_ended = true;
+    if (!weft_list_is_empty(&request->active)) {
+        weft_list_remove(&request->active);
+    }
+    if (request->message_p != NULL) {
+        *request->message_p = request->message;
+    }
+    atomic_store_explicit(&request->is_done, 1, memory_order_release);
+}
+
+void weft_p2p_word_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                           const struct weft_lane_word *word)
+{
+    uint32_t source = weft_p2p_source(comm, peer);
+    struct weft_request *request =
+        request_of(weft_match_take_receive(&comm->match, source, word->tag));
+    if (request == NULL || word->len > request->len) { /* kept, or too long: the usual way */
+        const struct weft_done done = {.kind = WEFT_DONE_ARRIVED,
+                                       .lane = word->lane,
+                                       .frame = {.type = WEFT_DATA_EAGER,
+                                                 .len = word->len,
+                                                 .comm = word->comm,
+                                                 .tag = word->tag},
+                                       .payload = word->payload};
+        comm->states[source].received++;
+        envelope_matched(comm, peer, &done, request);
+        return;
+    }
+    comm->states[source].received++;
+    request->message =
+        (weft_message_t){.source = (int)source, .tag = (int)word->tag, .len = word->len};
+    if (word->len == sizeof(uint64_t)) {
+        memcpy(request->data, word->payload, sizeof(uint64_t));
+    } else if (word->len > 0) {
+        memcpy(request->data, word->payload, word->len);
+    }
+    end_quickly(request);
+    weft_engine_completed(comm->p2p->engine);
+    weft_link_consumed(&peer->link, word->len);
 }
 
 void weft_p2p_envelope_place(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,

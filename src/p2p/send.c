@@ -29,6 +29,7 @@ void weft_p2p_hint_arrived(struct weft_p2p_comm *comm, uint32_t source,
         struct weft_p2p_hint *hint = &member->hints[i];
         if (hint->count > 0 && hint->tag == frame->tag) {
             hint->count++;
+            member->hinted++;
             return;
         }
         if (hint->count == 0) {
@@ -37,6 +38,7 @@ void weft_p2p_hint_arrived(struct weft_p2p_comm *comm, uint32_t source,
     }
     if (empty != NULL) {
         *empty = (struct weft_p2p_hint){.tag = frame->tag, .count = 1};
+        member->hinted++;
     }
 }
 
@@ -46,6 +48,7 @@ static bool take_hint(struct weft_p2p_member *member, uint32_t tag)
     for (int i = 0; i < WEFT_P2P_HINTS; i++) {
         if (member->hints[i].count > 0 && member->hints[i].tag == tag) {
             member->hints[i].count--;
+            member->hinted--;
             return true;
         }
     }
@@ -161,16 +164,27 @@ bool weft_p2p_send_quickly(struct weft_p2p_comm *comm, const struct weft_slice *
 {
     struct weft_p2p_peer *peer = comm->peers[to];
     struct weft_p2p_member *member = &comm->states[to];
-    struct weft_wire_data frame = {.type = WEFT_DATA_EAGER, .comm = comm->id, .tag = tag};
+    struct weft_lane *lane;
+    enum weft_post how;
     if (peer == NULL || peer->link.state != WEFT_LINK_UP || !weft_list_is_empty(&peer->waiting) ||
-        (peer->link.lane->caps & WEFT_LANE_SURE) == 0 ||
-        atomic_load_explicit(&comm->ended, memory_order_relaxed) != WEFT_OK ||
-        !weft_link_has_credit(&peer->link, slice->len) ||
-        weft_link_send(&peer->link, &frame, slice, NULL) != WEFT_POST_SENT) {
+        peer->link.keep_unsent > 0 || !weft_link_has_credit(&peer->link, slice->len) ||
+        atomic_load_explicit(&comm->ended, memory_order_relaxed) != WEFT_OK) {
         return false;
     }
+    lane = peer->link.lane;
+    if (slice->len <= WEFT_LANE_SAY_MAX && (lane->caps & WEFT_LANE_SAYS) != 0) {
+        how = lane->ops->say(lane, comm->id, tag, slice);
+    } else if ((lane->caps & WEFT_LANE_SURE) != 0) {
+        struct weft_wire_data frame = {.type = WEFT_DATA_EAGER, .comm = comm->id, .tag = tag};
+        how = weft_link_send(&peer->link, &frame, slice, NULL);
+    } else {
+        return false;
+    }
+    if (how != WEFT_POST_SENT) {
+        return false; /* the long way finds it full too, and asks to be told */
+    }
     member->sent++;
-    if (!take_hint(member, tag)) {
+    if (member->hinted == 0 || !take_hint(member, tag)) {
         member->unhinted = member->sent;
     }
     weft_link_spend(&peer->link, slice->len);

@@ -129,6 +129,7 @@ static int abort_body(int rank, struct harness_shared *shared, void *arg)
     status = status == WEFT_OK ? weft_mem_register(aborter.comm, data, LEN, &mem) : status;
     if (status != WEFT_OK ||
         (rank == ABORTER && pthread_create(&thread, NULL, run_aborter, &aborter) != 0)) {
+        free(data);
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     atomic_fetch_add(&shared->word[INSIDE], 1);
@@ -268,6 +269,7 @@ static int flow_body(int rank, struct harness_shared *shared, void *arg)
     weft_comm_t comm;
     setenv("WEFT_CMA", plan->cma, 1);
     if (messages_join(rank, shared, plan->path, MESSAGES_TIMEOUT_MS, &comm) != WEFT_OK) {
+        free(data);
         return harness_say(shared, rank, -1, "could not join: %s", weft_error_text());
     }
     if (rank == 2) {

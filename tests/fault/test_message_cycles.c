@@ -55,10 +55,13 @@ static uint64_t count_lines(const char *path)
 
 static uint64_t resident_bytes(void)
 {
-    unsigned long total = 0, resident = 0;
+    unsigned long resident = 0;
+    char line[128];
+    char *end = line;
     FILE *file = fopen("/proc/self/statm", "re");
-    if (file == NULL || fscanf(file, "%lu %lu", &total, &resident) != 2) {
-        resident = 0;
+    if (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        strtoul(line, &end, 10); /* the whole size comes first */
+        resident = strtoul(end, NULL, 10);
     }
     if (file != NULL) {
         fclose(file);

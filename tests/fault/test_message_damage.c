@@ -389,7 +389,7 @@ static struct damage damage_of(const struct plan *plan, uint32_t number)
     damage.bit = (unsigned)(messages_mix(number) % 8);
     if (plan->kind == DAMAGE_FLIP_HEADER) {
         damage.at = place % 24;
-        damage.bit = (unsigned)(messages_mix(number) % (8 * WEFT_WIRE_DATA_LEN));
+        damage.bit = (unsigned)(messages_mix(number) % (8UL * WEFT_WIRE_DATA_LEN));
     }
     return damage;
 }
@@ -431,6 +431,7 @@ static int run_job(int rank, struct harness_shared *shared, const struct plan *p
             relay_open(&damage) ? weft_id_create(&config, &job_board(shared)->id) : WEFT_ERR_SYSTEM;
         atomic_store(&shared->word[STARTED], number + 1);
     } else if (!harness_wait_reach(&shared->word[STARTED], number + 1, MESSAGES_WAIT_MS)) {
+        free(memory);
         return -1;
     }
     id = job_board(shared)->id;
@@ -438,6 +439,7 @@ static int run_job(int rank, struct harness_shared *shared, const struct plan *p
     status = status == WEFT_OK ? weft_mem_register(comm, memory, sizeof(*memory), &mine) : status;
     status = status == WEFT_OK ? weft_control_allgather(comm, &mine, sizeof(mine), mem) : status;
     if (status != WEFT_OK) {
+        free(memory);
         return harness_say(shared, rank, -1, "job %u: %s", number, weft_error_text());
     }
     atomic_store(&relay.is_on, 1); /* from now on every tcp connection is a lane */

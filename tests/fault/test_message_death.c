@@ -228,6 +228,7 @@ static int body(int number, struct harness_shared *shared, void *arg)
     rank.data = messages_buffer(MESSAGES_LARGE);
     status = status == WEFT_OK ? share_memory(&rank) : status;
     if (status != WEFT_OK) {
+        free(rank.data);
         return harness_say(shared, number, -1, "could not start: %s", weft_error_text());
     }
     if (number == rank.plan->victim) {

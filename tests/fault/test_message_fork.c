@@ -120,6 +120,8 @@ static int child_body(int rank, struct harness_shared *shared, void *arg)
     status = status == WEFT_OK ? weft_recv(held.comm, in, LEN, 1 - rank, TAG, NULL, &requests[1])
                                : status;
     if (status != WEFT_OK) {
+        free(in);
+        free(out);
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     int claim = run_child(&held, plan->check);
@@ -185,6 +187,7 @@ static int orphan_body(int rank, struct harness_shared *shared, void *arg)
         status = weft_recv(comm, data, 100, peer, TAG, NULL, NULL);
     }
     if (status != WEFT_OK) {
+        free(data);
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     if (rank == 1) {

@@ -347,7 +347,7 @@ static void a_moody_system_does_not_show_over_shared_memory(void **state)
 static void not_even_while_lanes_come_up(void **state)
 {
     (void)state;
-    check((struct plan){.path = "shm", .cma = "on", .checksum = "off"}, 2 * SEEDS);
+    check((struct plan){.path = "shm", .cma = "on", .checksum = "off"}, 2UL * SEEDS);
 }
 
 int main(void)

@@ -155,6 +155,29 @@ static enum weft_post send_inline(struct weft_shm_lane *lane, const struct weft_
     return WEFT_POST_SENT;
 }
 
+enum weft_post weft_shm_say(struct weft_lane *base, uint64_t comm, uint32_t tag,
+                            const struct weft_slice *slice)
+{
+    struct weft_shm_lane *lane = (struct weft_shm_lane *)base;
+    uint32_t stamp;
+    struct weft_shm_cell *cell = lane->state == WEFT_SHM_UP ? claim(lane, &stamp) : NULL;
+    if (cell == NULL) {
+        return weft_shm_full(lane, WEFT_SHM_WANT_CELL);
+    }
+    cell->type = WEFT_DATA_EAGER;
+    cell->flags = 0;
+    cell->len = (uint16_t)slice->len;
+    cell->tag = tag;
+    cell->comm = comm;
+    if (slice->len == sizeof(uint64_t)) {
+        memcpy(cell->bytes, slice->data, sizeof(uint64_t));
+    } else if (slice->len > 0) {
+        memcpy(cell->bytes, slice->data, slice->len);
+    }
+    publish(lane, cell, stamp);
+    return WEFT_POST_SENT;
+}
+
 static bool is_envelope(uint8_t type)
 {
     return type == WEFT_DATA_EAGER || type == WEFT_DATA_ANNOUNCE;
@@ -387,6 +410,42 @@ static bool take_cell(struct weft_shm_lane *lane, const struct weft_shm_cell *ce
     return true;
 }
 
+static inline void note_taken(struct weft_shm_port *port, struct weft_shm_lane *lane)
+{
+    if (is_time_to_tell(port, ++lane->taken)) {
+        atomic_store_explicit(&lane->line_there->consumed, lane->taken, memory_order_release);
+        weft_shm_wake_wanting(lane);
+    }
+}
+
+bool weft_shm_inbox_hear(struct weft_shm_port *port, struct weft_lane_word *word_p)
+{
+    const struct weft_shm_cell *cell = &port->cells[port->head & port->mask];
+    struct weft_shm_lane *lane;
+    struct taken taken;
+    if (!is_published(port) || port->head - port->head_told >= tell_head_after(port)) {
+        return false;
+    }
+    read_cell(cell, &taken);
+    if (taken.type != WEFT_DATA_EAGER || taken.len > WEFT_SHM_INLINE ||
+        taken.sender >= port->local_count) {
+        return false;
+    }
+    lane = port->lanes[taken.sender];
+    if (lane == NULL || lane->number != taken.lane || lane->state != WEFT_SHM_UP ||
+        lane->is_closing || lane->is_opened_news) {
+        return false;
+    }
+    port->head++;
+    *word_p = (struct weft_lane_word){.lane = &lane->base,
+                                      .comm = taken.comm,
+                                      .tag = taken.tag,
+                                      .len = taken.len,
+                                      .payload = cell->bytes};
+    note_taken(port, lane);
+    return true;
+}
+
 unsigned weft_shm_inbox_poll(struct weft_shm_port *port, struct weft_done *done, unsigned room)
 {
     unsigned count = 0;
@@ -408,10 +467,7 @@ unsigned weft_shm_inbox_poll(struct weft_shm_port *port, struct weft_done *done,
             continue;
         }
         count += take_cell(lane, cell, &taken, &done[count]);
-        if (is_time_to_tell(port, ++lane->taken)) {
-            atomic_store_explicit(&lane->line_there->consumed, lane->taken, memory_order_release);
-            weft_shm_wake_wanting(lane);
-        }
+        note_taken(port, lane);
     }
     return count;
 }

@@ -184,7 +184,7 @@ static weft_status_t lane_new(struct weft_shm_port *port, uint32_t index,
     lane->base.ops = &weft_lane_shm;
     lane->base.port = (struct weft_lane_port *)port;
     lane->base.peer = port->local_ranks[index];
-    lane->base.caps = WEFT_LANE_SURE | WEFT_LANE_MAPS;
+    lane->base.caps = WEFT_LANE_SURE | WEFT_LANE_MAPS | WEFT_LANE_SAYS;
     lane->base.chunk_max = WEFT_SHM_BIG_LEN;
     lane->number = ++port->lane_numbers;
     lane->fd = lane->in_fd = -1;

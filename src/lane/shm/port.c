@@ -146,6 +146,12 @@ static unsigned port_poll(struct weft_lane_port *base, struct weft_done *done, u
     return count + weft_shm_inbox_poll(port, done + count, room - count);
 }
 
+static bool port_hear(struct weft_lane_port *base, struct weft_lane_word *word_p)
+{
+    struct weft_shm_port *port = port_of(base);
+    return !port->has_chores && weft_shm_inbox_hear(port, word_p);
+}
+
 static const _Atomic uint32_t *port_watch(const struct weft_lane_port *base, uint32_t *value_p)
 {
     const struct weft_shm_port *port = (const struct weft_shm_port *)base;
@@ -377,6 +383,8 @@ const struct weft_lane_ops weft_lane_shm = {
     .port_close = port_close,
     .address = port_address,
     .poll = port_poll,
+    .say = weft_shm_say,
+    .hear = port_hear,
     .watch = port_watch,
     .arm = port_arm,
     .disarm = port_disarm,

@@ -241,6 +241,23 @@ static weft_status_t pull(struct weft_lane *lane, uint64_t address, const struct
     return weft_fail(WEFT_ERR_UNSUPPORTED, "memory of %s cannot be read over tcp", lane->peer_text);
 }
 
+static enum weft_post say(struct weft_lane *lane, uint64_t comm, uint32_t tag,
+                          const struct weft_slice *slice)
+{
+    (void)lane;
+    (void)comm;
+    (void)tag;
+    (void)slice;
+    return WEFT_POST_FULL;
+}
+
+static bool hear(struct weft_lane_port *port, struct weft_lane_word *word_p)
+{
+    (void)port;
+    (void)word_p;
+    return false;
+}
+
 static void nudge(struct weft_lane *lane)
 {
     (void)lane;
@@ -257,6 +274,8 @@ const struct weft_lane_ops weft_lane_tcp = {.name = "tcp",
                                             .open = weft_lane_tcp_open,
                                             .post = weft_lane_tcp_post,
                                             .place = weft_lane_tcp_place,
+                                            .say = say,
+                                            .hear = hear,
                                             .release = release,
                                             .map = map,
                                             .share = share,
