@@ -9,7 +9,9 @@
 #define WEFT_REQUEST_MAGIC 0x77656274u
 #define WEFT_P2P_BULK ((size_t)16 << 10) /* longer copies run without the lock */
 #define WEFT_P2P_PIECE ((size_t)4 << 20) /* of a copy that is pulled */
-#define WEFT_P2P_WINDOW 4                /* chunks lent to one lane */
+#define WEFT_P2P_TURN                                                                              \
+    ((size_t)8 << 20)     /* of one stream; shorter ones go whole, which caches like */
+#define WEFT_P2P_WINDOW 4 /* chunks lent to one lane */
 #define WEFT_P2P_JOBS 64
 #define WEFT_P2P_HINTS 4
 #define WEFT_P2P_CLOSED 64

@@ -260,7 +260,7 @@ bool weft_p2p_stream_advance(struct weft_request *request)
     }
     if (request->moved == request->len) {
         weft_list_remove(&request->stream);
-    } else { /* others have their turn */
+    } else if (request->moved % WEFT_P2P_TURN < len) { /* others have their turn */
         weft_list_remove(&request->stream);
         weft_list_append(&peer->streams, &request->stream);
     }
