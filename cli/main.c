@@ -13,7 +13,8 @@ struct subcommand {
 
 static const struct subcommand subcommands[] = {
     {"run", "start N ranks of a program on this host", weft_cli_run},
-    {"bench", "measure: bootstrap (start-up, allgather, barrier), p2p (messages, puts)", weft_cli_bench},
+    {"bench", "measure: bootstrap (start-up, allgather, barrier), p2p (messages, puts)",
+     weft_cli_bench},
     {"params", "list every setting: value, origin, meaning", weft_cli_params},
 };
 
