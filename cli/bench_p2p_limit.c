@@ -94,7 +94,7 @@ static void bounce(struct p2p_rank *rank, int count)
 
 static double probe_once(struct p2p_rank *rank)
 {
-    double one_way_ns[PROBE_BLOCKS];
+    double one_way_ns[PROBE_BLOCKS] = {0};
     bounce(rank, PROBE_WARMUP);
     for (int block = 0; block < PROBE_BLOCKS; block++) {
         uint64_t begin_ns = weft_clock_ns();
@@ -125,7 +125,7 @@ double weft_bench_p2p_probe(struct p2p_rank *rank)
 /* One core copies a message, buffer after buffer as the transfer does; microseconds. */
 static double copy_us(struct p2p_rank *rank, const struct p2p_series *series)
 {
-    double us[COPY_SAMPLES];
+    double us[COPY_SAMPLES] = {0};
     size_t wanted = COPY_BYTES / series->bytes + 1;
     size_t copies = wanted < COPIES_MAX ? wanted : COPIES_MAX;
     size_t slots = (size_t)series->slots;
@@ -281,7 +281,7 @@ static bool move_sample(struct p2p_rank *rank, const struct p2p_series *series)
 
 static bool tcp_limit(struct p2p_rank *rank, const struct p2p_series *series, double *us_p)
 {
-    double us[MOVES_MAX];
+    double us[MOVES_MAX] = {0};
     size_t moves = MOVE_BYTES / (series->bytes * (size_t)series->per_clock);
     moves = moves < MOVES_MIN ? MOVES_MIN : moves > MOVES_MAX ? MOVES_MAX : moves;
     for (size_t i = 0; i <= moves; i++) {

@@ -233,7 +233,7 @@ static_assert(sizeof(void *) == sizeof(uint64_t), "addresses travel as 64 bits")
 
 bool weft_shm_probe(pid_t pid, uint64_t address, const uint8_t expected[16])
 {
-    uint8_t seen[16];
+    uint8_t seen[16] = {0};
     struct iovec here = {.iov_base = seen, .iov_len = sizeof(seen)};
     struct iovec there = {.iov_base = address_there(address), .iov_len = sizeof(seen)};
     return pid > 0 && process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof(seen) &&
