@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define FLUSH_MS 500
+#define SETTLE_POLLS 1000
 
 static weft_status_t comm_alloc(struct weft_p2p_comm *comm)
 {
@@ -198,6 +199,17 @@ static void drop_arrivals(struct weft_p2p_comm *comm)
     }
 }
 
+/* What has ended but was lent memory is reported by the next polls, once its copy is over: nothing may
+ * come back to a communicator that is gone. */
+static void settle_all(struct weft_p2p_comm *comm)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    for (int i = 0; i < SETTLE_POLLS && !weft_list_is_empty(&comm->active); i++) {
+        weft_engine_work_flush(p2p->engine);
+        p2p->poller.poll(&p2p->poller);
+    }
+}
+
 weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
 {
     struct weft_p2p *p2p;
@@ -212,11 +224,12 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
     }
     weft_engine_lock(p2p->engine);
     end_comm(comm, WEFT_ERR_INVALID, "the communicator was closed");
-    weft_engine_work_flush(p2p->engine);
-    drop_arrivals(comm);
-    p2p->closed[p2p->closed_next++ % WEFT_P2P_CLOSED] = comm->id;
+    p2p->closed[p2p->closed_next++ % WEFT_P2P_CLOSED] =
+        comm->id; /* its frames are sunk from now on */
     p2p->latest = p2p->latest == comm ? NULL : p2p->latest;
     weft_list_remove(&comm->node);
+    settle_all(comm);
+    drop_arrivals(comm);
     weft_engine_unlock(p2p->engine);
     comm_free(comm);
     return status;
