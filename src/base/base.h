@@ -277,6 +277,10 @@ unsigned weft_fd_count(void); /* registered now */
 uint32_t weft_process_generation(void);
 extern _Atomic uint32_t weft_process_number; /* the same, read quickly once that was called */
 
+/* Reads the system's small files (files.c): at most room - 1 bytes, ended by a zero; false when there is
+ * no such file. */
+bool weft_file_read(const char *path, char *text, size_t room);
+
 /* ---- secrets (secrets.c): memory left out of core dumps, zero in forked children ---- */
 
 #define WEFT_SECRET_LEN 32

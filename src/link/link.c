@@ -31,11 +31,6 @@ void weft_links_close(struct weft_links *links)
     free(links);
 }
 
-const struct weft_params *weft_links_params(const struct weft_links *links)
-{
-    return links->spec.port.params;
-}
-
 bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p)
 {
     return links->shm != NULL && weft_lane_shm.hear(links->shm, word_p);

@@ -49,7 +49,6 @@ struct weft_link {
     size_t keep_start, keep_len;
     size_t keep_unsent; /* of keep_len, at its end: not given to a lane yet */
     bool is_shm_tried;
-    struct weft_lane_address tcp_address; /* of the peer, once it said */
 };
 
 struct weft_links_spec {
@@ -80,7 +79,6 @@ bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p);
 const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p);
 bool weft_links_arm(struct weft_links *links);
 void weft_links_disarm(struct weft_links *links);
-const struct weft_params *weft_links_params(const struct weft_links *links);
 
 void weft_link_open(struct weft_links *links, uint32_t peer, struct weft_link *link);
 void weft_link_close(struct weft_link *link);

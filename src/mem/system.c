@@ -8,8 +8,6 @@
  */
 #include "mem/internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,31 +16,6 @@
 
 #define CACHE_LEN_UNKNOWN ((size_t)32 << 20)
 #define CACHE_INDEXES 10
-
-/* Reads at most room - 1 bytes; false when there is no such file. */
-static bool read_text(const char *path, char *text, size_t room)
-{
-    int fd = weft_fd_own(open(path, O_RDONLY | O_CLOEXEC));
-    size_t used = 0;
-    ssize_t got = -1;
-
-    if (fd < 0) {
-        return false;
-    }
-    while (used < room - 1) {
-        got = read(fd, text + used, room - 1 - used);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            break;
-        }
-        used += (size_t)got;
-    }
-    weft_fd_close(fd);
-    text[used] = '\0';
-    return got >= 0;
-}
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -66,7 +39,7 @@ static uint64_t host_obtainable(void)
     char text[2048];
     uint64_t available, swap = 0;
 
-    if (!read_text("/proc/meminfo", text, sizeof(text)) ||
+    if (!weft_file_read("/proc/meminfo", text, sizeof(text)) ||
         !meminfo_value(text, "MemAvailable:", &available)) {
         return UINT64_MAX;
     }
@@ -84,7 +57,7 @@ static uint64_t tightest_limit(const char *mount, const char *file, char *path)
         char *slash = strrchr(path, '/');
 
         if (snprintf(name, sizeof(name), "%s%s/%s", mount, path, file) < (int)sizeof(name) &&
-            read_text(name, text, sizeof(text)) && text[0] >= '0' && text[0] <= '9') {
+            weft_file_read(name, text, sizeof(text)) && text[0] >= '0' && text[0] <= '9') {
             tightest = smaller(tightest, strtoull(text, NULL, 10));
         }
         if (!slash) {
@@ -100,7 +73,7 @@ static uint64_t cgroup_obtainable(void)
     char *rest = text, *line;
     uint64_t tightest = UINT64_MAX;
 
-    if (!read_text("/proc/self/cgroup", text, sizeof(text))) {
+    if (!weft_file_read("/proc/self/cgroup", text, sizeof(text))) {
         return tightest;
     }
     while ((line = strsep(&rest, "\n"))) {
@@ -129,7 +102,7 @@ static bool cache_file(int index, const char *file, char *text, size_t room)
     char path[96];
 
     snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, file);
-    if (!read_text(path, text, room)) {
+    if (!weft_file_read(path, text, room)) {
         return false;
     }
     text[strcspn(text, "\n")] = '\0';

@@ -43,7 +43,7 @@ static void job_done(struct weft_engine_work *work)
     struct weft_p2p_job copy = *job;
     job->next = p2p->free_jobs;
     p2p->free_jobs = job;
-    if (copy.token != 0) {
+    if (copy.lane != NULL && copy.token != 0) {
         copy.lane->ops->release(copy.lane, copy.token);
     }
     copy.done(&copy);
@@ -59,7 +59,7 @@ void weft_p2p_copy(struct weft_p2p *p2p, const struct weft_p2p_job *what)
     if (is_short || job == NULL) {
         now = *what;
         run_job(&now);
-        if (now.token != 0) {
+        if (now.lane != NULL && now.token != 0) {
             now.lane->ops->release(now.lane, now.token);
         }
         now.done(&now);
@@ -72,4 +72,20 @@ void weft_p2p_copy(struct weft_p2p *p2p, const struct weft_p2p_job *what)
     job->work.run = job_run;
     job->work.done = job_done;
     weft_engine_work_add(p2p->engine, &job->work);
+}
+
+void weft_p2p_copy_payload(struct weft_request *request, const struct weft_done *done,
+                           enum weft_mem_copy how, void (*copied)(struct weft_p2p_job *job))
+{
+    const struct weft_p2p_job job = {.request = request,
+                                     .peer = request->peer,
+                                     .to = request->data + done->frame.b,
+                                     .from = done->payload,
+                                     .len = done->frame.len,
+                                     .how = how,
+                                     .lane = done->lane,
+                                     .token = done->token,
+                                     .done = copied};
+    request->works++;
+    weft_p2p_copy(request->comm->p2p, &job);
 }

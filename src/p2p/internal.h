@@ -293,6 +293,9 @@ void weft_p2p_guard_give(struct weft_request *request);
 /* ---- copies.c ---- */
 /* Copies now, or as a job when it is long and one is free. job->done runs under the lock. */
 void weft_p2p_copy(struct weft_p2p *p2p, const struct weft_p2p_job *what);
+/* A frame's payload to the place in the request's memory that the frame names. */
+void weft_p2p_copy_payload(struct weft_request *request, const struct weft_done *done,
+                           enum weft_mem_copy how, void (*copied)(struct weft_p2p_job *job));
 /* The best way to write `total` bytes that nobody reads soon. */
 enum weft_mem_copy weft_p2p_copy_kind(size_t total);
 
@@ -331,6 +334,7 @@ enum weft_p2p_step {
     STEP_BEGUN, /* announced: the rest follows */
 };
 enum weft_p2p_step weft_p2p_send_advance(struct weft_request *request);
+/* One piece further, of a send or of an answer to a get; false: the link is full. */
 bool weft_p2p_stream_advance(struct weft_request *request);
 void weft_p2p_stream_start(struct weft_request *request, uint32_t pass);
 void weft_p2p_grant_arrived(struct weft_p2p_peer *peer, const struct weft_wire_data *frame);
@@ -351,8 +355,7 @@ void weft_p2p_word_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *pee
 /* EAGER whose payload is still to come. */
 void weft_p2p_envelope_place(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
                              const struct weft_done *done);
-void weft_p2p_chunk_arrived(struct weft_p2p_peer *peer, const struct weft_done *done);
-void weft_p2p_chunk_place(struct weft_p2p_peer *peer, const struct weft_done *done);
+void weft_p2p_recv_end(struct weft_request *request); /* all of it came, or what fits */
 /* The frame that was placed is whole. */
 void weft_p2p_landed(struct weft_p2p_peer *peer, const struct weft_done *done);
 void weft_p2p_place(struct weft_p2p_peer *peer, enum weft_p2p_placing placing, void *data,
@@ -361,6 +364,13 @@ void weft_p2p_place(struct weft_p2p_peer *peer, enum weft_p2p_placing placing, v
 void weft_p2p_self_arrived(struct weft_request *sender);
 /* What is being placed will not be wanted: its rest goes to the sink, if the lane still is there. */
 void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival);
+
+/* ---- incoming.c ---- */
+/* Receive and announcement have met. */
+void weft_p2p_begin_long(struct weft_request *request, const struct weft_p2p_arrival *arrival);
+void weft_p2p_chunk_arrived(struct weft_p2p_peer *peer, const struct weft_done *done);
+void weft_p2p_chunk_place(struct weft_p2p_peer *peer, const struct weft_done *done);
+void weft_p2p_chunk_landed(struct weft_request *request, size_t len);
 
 /* ---- origin.c ---- */
 /* PUT, GET or FLUSH gets its next frame out; false: the link is full. */
@@ -377,7 +387,5 @@ void weft_p2p_signals_check(struct weft_p2p *p2p);
 void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration);
 void weft_p2p_target_arrived(struct weft_p2p_peer *peer, const struct weft_done *done);
 void weft_p2p_put_place(struct weft_p2p_peer *peer, const struct weft_done *done);
-/* One part further of an answer to a get; false: the link is full. */
-bool weft_p2p_answer_advance(struct weft_request *request);
 
 #endif

@@ -87,22 +87,11 @@ static struct weft_request *check_part(struct weft_p2p_peer *peer,
 static void part_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
 {
     struct weft_request *request = check_part(peer, &done->frame);
-    struct weft_p2p_job job = {.request = request,
-                               .peer = peer,
-                               .from = done->payload,
-                               .len = done->frame.len,
-                               .lane = done->lane,
-                               .token = done->token,
-                               .done = part_copied};
-    if (request == NULL) {
-        if (done->token != 0) {
-            done->lane->ops->release(done->lane, done->token);
-        }
-        return;
+    if (request != NULL) {
+        weft_p2p_copy_payload(request, done, WEFT_COPY_PLAIN, part_copied);
+    } else if (done->token != 0) {
+        done->lane->ops->release(done->lane, done->token);
     }
-    job.to = request->data + done->frame.b;
-    request->works++;
-    weft_p2p_copy(peer->p2p, &job);
 }
 
 static void flushed(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)

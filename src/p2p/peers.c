@@ -132,8 +132,7 @@ void weft_p2p_pump(struct weft_p2p_peer *peer)
     while (!weft_list_is_empty(&peer->streams) && peer->lent < WEFT_P2P_WINDOW) {
         struct weft_request *request =
             WEFT_CONTAINER_OF(peer->streams.next, struct weft_request, stream);
-        if (!(request->kind == REQUEST_SEND ? weft_p2p_stream_advance(request)
-                                            : weft_p2p_answer_advance(request))) {
+        if (!weft_p2p_stream_advance(request)) {
             return;
         }
     }

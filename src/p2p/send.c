@@ -237,17 +237,18 @@ void weft_p2p_stream_start(struct weft_request *request, uint32_t pass)
     }
 }
 
-/* One chunk further; false: the link is full. */
 bool weft_p2p_stream_advance(struct weft_request *request)
 {
     struct weft_p2p_peer *peer = request->peer;
+    bool is_send = request->kind == REQUEST_SEND;
     size_t left = request->len - request->moved;
     size_t len = left < peer->link.lane->chunk_max ? left : peer->link.lane->chunk_max;
-    struct weft_wire_data frame = {.type = WEFT_DATA_CHUNK,
+    struct weft_wire_data frame = {.type = is_send ? WEFT_DATA_CHUNK : WEFT_DATA_PART,
                                    .comm = request->comm->id,
                                    .tag = request->pass,
                                    .a = request->id,
-                                   .b = request->moved};
+                                   .b = request->moved,
+                                   .c = is_send ? 0 : request->offset};
     const struct weft_slice slice = {.data = request->data + request->moved, .len = len};
     enum weft_post how = weft_link_stream(&peer->link, &frame, &slice, request);
     if (how == WEFT_POST_FULL) {
@@ -260,6 +261,9 @@ bool weft_p2p_stream_advance(struct weft_request *request)
     }
     if (request->moved == request->len) {
         weft_list_remove(&request->stream);
+        if (!is_send) { /* a send waits for DONE */
+            weft_p2p_request_end(request, WEFT_OK, "");
+        }
     } else if (request->moved % WEFT_P2P_TURN < len) { /* others have their turn */
         weft_list_remove(&request->stream);
         weft_list_append(&peer->streams, &request->stream);

@@ -145,34 +145,6 @@ static void get_arrived(struct weft_p2p_peer *peer, const struct weft_done *done
     weft_p2p_pump(peer);
 }
 
-bool weft_p2p_answer_advance(struct weft_request *request)
-{
-    struct weft_p2p_peer *peer = request->peer;
-    size_t left = request->len - request->moved;
-    size_t len = left < peer->link.lane->chunk_max ? left : peer->link.lane->chunk_max;
-    struct weft_wire_data frame = {.type = WEFT_DATA_PART,
-                                   .comm = request->comm->id,
-                                   .b = request->moved,
-                                   .c = request->offset};
-    const struct weft_slice slice = {.data = request->data + request->moved, .len = len};
-    enum weft_post how = weft_link_stream(&peer->link, &frame, &slice, request);
-    if (how == WEFT_POST_FULL) {
-        return false;
-    }
-    request->moved += len;
-    if (how == WEFT_POST_LENT) {
-        request->lent++;
-        peer->lent++;
-    }
-    weft_list_remove(&request->stream);
-    if (request->moved == request->len) {
-        weft_p2p_request_end(request, WEFT_OK, "");
-    } else {
-        weft_list_append(&peer->streams, &request->stream);
-    }
-    return true;
-}
-
 void weft_p2p_target_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
 {
     if (done->frame.type == WEFT_DATA_PUT) {

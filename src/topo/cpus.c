@@ -11,7 +11,6 @@
 #include "topo/topo.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -20,31 +19,6 @@
 #include <unistd.h>
 
 #define AFFINITY_CPUS_MAX ((size_t)1 << 20)
-
-/* Reads at most room - 1 bytes; false when there is no such file. */
-static bool read_file(const char *path, char *text, size_t room)
-{
-    int fd = weft_fd_own(open(path, O_RDONLY | O_CLOEXEC));
-    size_t used = 0;
-    ssize_t got = -1;
-
-    if (fd < 0) {
-        return false;
-    }
-    while (used < room - 1) {
-        got = read(fd, text + used, room - 1 - used);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            break;
-        }
-        used += (size_t)got;
-    }
-    weft_fd_close(fd);
-    text[used] = '\0';
-    return got >= 0;
-}
 
 /* A limit of 0 is none; the smaller of two limits. */
 static uint64_t tighter(uint64_t a, uint64_t b)
@@ -85,7 +59,7 @@ static bool read_numbers(const char *folder, const char *file, unsigned count, i
     const char *rest = text;
 
     if (snprintf(path, sizeof(path), "%s/%s", folder, file) >= (int)sizeof(path) ||
-        !read_file(path, text, sizeof(text))) {
+        !weft_file_read(path, text, sizeof(text))) {
         return false;
     }
     for (unsigned i = 0; i < count && rest; i++) {
@@ -198,7 +172,7 @@ uint64_t weft_topo_cgroup_millicpus(const char *root)
     uint64_t limit = 0;
 
     if (snprintf(path, sizeof(path), "%s/proc/self/cgroup", root) >= (int)sizeof(path) ||
-        !read_file(path, text, sizeof(text))) {
+        !weft_file_read(path, text, sizeof(text))) {
         return 0;
     }
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {

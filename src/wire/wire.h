@@ -251,7 +251,6 @@ enum weft_wire_data_type {
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
     WEFT_DATA_ACK,     /* carries only ack */
     WEFT_DATA_BYE,     /* nothing more comes */
-    WEFT_DATA_MAP,     /* shared memory: a = region wanted */
     WEFT_DATA_TYPE_END
 };
 enum { WEFT_DATA_FOLLOWS = 1, WEFT_DATA_CHECKED = 2 };
