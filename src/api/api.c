@@ -218,13 +218,10 @@ static weft_status_t check_data(const void *data, size_t len, const char *call)
     return WEFT_OK;
 }
 
-weft_status_t weft_api_check_rank(weft_comm_t comm, int rank, const char *call)
+weft_status_t weft_api_refuse_rank(weft_comm_t comm, int rank, const char *call)
 {
-    if (rank < 0 || (uint32_t)rank >= comm->ranks) {
-        return weft_fail(WEFT_ERR_INVALID, "%s: rank %d; this communicator has ranks 0 to %u", call,
-                         rank, comm->ranks - 1);
-    }
-    return WEFT_OK;
+    return weft_fail(WEFT_ERR_INVALID, "%s: rank %d; this communicator has ranks 0 to %u", call,
+                     rank, comm->ranks - 1);
 }
 
 weft_status_t weft_control_barrier(weft_comm_t comm)

@@ -8,6 +8,16 @@
 /* No handle, somebody else's handle. */
 weft_status_t weft_api_check_comm(weft_comm_t comm, const char *call);
 weft_status_t weft_api_check_pointer(const void *pointer, const char *call, const char *name);
-weft_status_t weft_api_check_rank(weft_comm_t comm, int rank, const char *call);
+weft_status_t weft_api_refuse_rank(weft_comm_t comm, int rank, const char *call);
+static inline weft_status_t weft_api_check_rank(weft_comm_t comm, int rank, const char *call)
+{
+    return (uint32_t)rank < comm->ranks ? WEFT_OK : weft_api_refuse_rank(comm, rank, call);
+}
+/* Would check_comm() find nothing? Without a call, for the way of every message. */
+static inline bool weft_api_is_usable(weft_comm_t comm)
+{
+    return comm != NULL && comm->magic == WEFT_COMM_MAGIC &&
+           comm->generation == atomic_load_explicit(&weft_process_number, memory_order_relaxed);
+}
 
 #endif

@@ -2,11 +2,22 @@
 /* The public functions for messages and one-sided operations: arguments checked, then one call down. */
 #include "api/check.h"
 
-/* Handle, buffer, communicator's messages: what all of them begin with. NULL: *status_p says why. */
-static struct weft_p2p_comm *enter(weft_comm_t comm, const char *call, weft_status_t *status_p)
+static struct weft_p2p_comm *enter_first(weft_comm_t comm, const char *call,
+                                         weft_status_t *status_p)
 {
     *status_p = weft_api_check_comm(comm, call);
     return *status_p == WEFT_OK ? weft_comm_messages(comm, status_p) : NULL;
+}
+
+/* The communicator's messages: what all of them begin with. NULL: *status_p says why. */
+static inline struct weft_p2p_comm *enter(weft_comm_t comm, const char *call,
+                                          weft_status_t *status_p)
+{
+    struct weft_p2p_comm *messages =
+        weft_api_is_usable(comm) ? atomic_load_explicit(&comm->messages, memory_order_acquire)
+                                 : NULL;
+    *status_p = WEFT_OK;
+    return messages != NULL ? messages : enter_first(comm, call, status_p);
 }
 
 static weft_status_t check_buffer(const void *data, size_t len, const char *call)

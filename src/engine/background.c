@@ -87,7 +87,7 @@ static uint64_t serve(struct weft_engine *engine, uint64_t now_ns)
     engine->background_naps = 0;
     is_quiet = drive(engine);
     arm(engine);
-    if (!is_quiet || !weft_queue_is_empty(&engine->tasks)) {
+    if (!is_quiet || !weft_queue_is_empty(&engine->front.tasks)) {
         atomic_store(&engine->armed, 0);
         return now_ns;
     }

@@ -48,7 +48,7 @@ weft_status_t weft_engine_open(unsigned cpus, int64_t spin_us, struct weft_engin
     weft_list_open(&engine->pollers);
     weft_list_open(&engine->works);
     weft_list_open(&engine->background_node);
-    weft_queue_open(&engine->tasks);
+    weft_queue_open(&engine->front.tasks);
     atomic_store(&engine->next_timer_ns, WEFT_NEVER);
     engine->cpus = cpus;
     engine->spin_us = spin_us;
@@ -92,33 +92,22 @@ void weft_engine_lock(struct weft_engine *engine)
             sched_yield();
         }
     }
-    atomic_fetch_add(&engine->lockers, 1);
+    atomic_fetch_add(&engine->front.lockers, 1);
     while (!weft_engine_try_lock(engine)) {
         /* A release that does not see us yet wakes nobody: then this ends by itself. */
         const struct timespec soon = {.tv_nsec = 200000};
-        syscall(SYS_futex, &engine->lock, FUTEX_WAIT_PRIVATE, 1, &soon, NULL, 0);
+        syscall(SYS_futex, &engine->front.lock, FUTEX_WAIT_PRIVATE, 1, &soon, NULL, 0);
     }
-    atomic_fetch_sub(&engine->lockers, 1);
+    atomic_fetch_sub(&engine->front.lockers, 1);
 }
 
 /* A plain store, because it is on the way of every message; see weft_engine_lock(). */
 void weft_engine_release(struct weft_engine *engine)
 {
-    atomic_store_explicit(&engine->lock, 0, memory_order_release);
-    if (atomic_load_explicit(&engine->lockers, memory_order_relaxed) != 0) {
-        syscall(SYS_futex, &engine->lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    atomic_store_explicit(&engine->front.lock, 0, memory_order_release);
+    if (atomic_load_explicit(&engine->front.lockers, memory_order_relaxed) != 0) {
+        syscall(SYS_futex, &engine->front.lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }
-}
-
-bool weft_engine_enter(struct weft_engine *engine)
-{
-    if (!weft_engine_try_lock(engine)) {
-        return false;
-    }
-    while (!weft_queue_is_empty(&engine->tasks)) { /* what this thread posted before comes first */
-        weft_engine_run_tasks(engine);
-    }
-    return true;
 }
 
 void weft_engine_adopt(struct weft_engine_source *source, int fd, uint32_t events)
@@ -245,7 +234,7 @@ static bool run_tasks(struct weft_engine *engine)
 {
     bool has_run = false;
     struct weft_queue_node *node;
-    while ((node = weft_queue_pop(&engine->tasks)) != NULL) {
+    while ((node = weft_queue_pop(&engine->front.tasks)) != NULL) {
         struct weft_engine_task *task = WEFT_CONTAINER_OF(node, struct weft_engine_task, node);
         task->run(task);
         has_run = true;
@@ -295,8 +284,8 @@ void weft_engine_run_tasks(struct weft_engine *engine)
 /* Whoever sleeps has said so under this lock: without a fence either we see it, or it sees the word. */
 static void announce_completions(struct weft_engine *engine)
 {
-    if (engine->has_completed) {
-        engine->has_completed = false;
+    if (engine->front.has_completed) {
+        engine->front.has_completed = false;
         if (atomic_load_explicit(&engine->waiters, memory_order_relaxed) != 0) {
             weft_engine_pass_turn(engine, INT32_MAX);
         }
@@ -418,13 +407,33 @@ static void note_drive(struct weft_engine *engine)
     atomic_store_explicit(&engine->drives, drives + 1, memory_order_relaxed);
 }
 
+bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, uint32_t value)
+{
+    uint32_t looks =
+        atomic_load_explicit(&engine->quick_turns, memory_order_relaxed) * WEFT_ENGINE_QUICK_ROUNDS;
+    if (engine->are_pollers_armed) {
+        disarm_pollers(engine);
+    }
+    note_drive(engine);
+    for (uint32_t i = 0; i < looks; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) == value) {
+            return true;
+        }
+        if (!weft_queue_is_empty(&engine->front.tasks) || !weft_list_is_empty(&engine->works) ||
+            atomic_load_explicit(&engine->front.lockers, memory_order_relaxed) != 0) {
+            return false;
+        }
+    }
+    return false;
+}
+
 bool weft_engine_quick_round(struct weft_engine *engine)
 {
     bool has_moved = false;
     if (weft_list_is_empty(&engine->pollers)) {
         return weft_engine_round(engine);
     }
-    if (!weft_queue_is_empty(&engine->tasks)) {
+    if (!weft_queue_is_empty(&engine->front.tasks)) {
         has_moved = run_tasks(engine);
     }
     has_moved |= run_pollers(engine);
@@ -455,7 +464,7 @@ bool weft_engine_round(struct weft_engine *engine)
 }
 
 /* What was completed outside a round has waiters too. */
-void weft_engine_unlock(struct weft_engine *engine)
+void weft_engine_unlock_and_tell(struct weft_engine *engine)
 {
     announce_completions(engine);
     weft_engine_release(engine);
@@ -463,12 +472,12 @@ void weft_engine_unlock(struct weft_engine *engine)
 
 void weft_engine_completed(struct weft_engine *engine)
 {
-    engine->has_completed = true;
+    engine->front.has_completed = true;
 }
 
 void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
 {
-    weft_queue_push(&engine->tasks, &task->node);
+    weft_queue_push(&engine->front.tasks, &task->node);
     /* Pairs with the fence before a sleeper looks at the queue a last time: either it sees the task
      * or we see that it sleeps. */
     atomic_thread_fence(memory_order_seq_cst);

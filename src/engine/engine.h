@@ -18,6 +18,14 @@
 
 struct weft_engine;
 
+/* Where every message passes: in the open, so that it costs no call. An engine begins with it. */
+struct weft_engine_front {
+    _Atomic uint32_t lock;    /* covers one poll round; 1: held; a futex word */
+    _Atomic uint32_t lockers; /* threads that sleep for it */
+    bool has_completed;       /* under the lock: waiters must be told */
+    struct weft_queue tasks;
+};
+
 /* A descriptor that is polled. Embedded in its owner, lent to the engine between add and remove. */
 struct weft_engine_source {
     void (*ready)(struct weft_engine_source *source, uint32_t events); /* EPOLLIN … */
@@ -100,10 +108,21 @@ void weft_engine_work_flush(struct weft_engine *engine);
  */
 void weft_engine_completed(struct weft_engine *engine);
 
+/* Looks at *word for about as long as an answer takes; false: it is not `value`, or somebody else wants
+ * the engine. */
+bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, uint32_t value);
 /* Runs what was posted, without polling: after a timeout the caller's own task may still be queued. */
 void weft_engine_run_tasks(struct weft_engine *engine);
 
 /* ---- any thread ---- */
+
+static inline bool weft_engine_try_lock(struct weft_engine *engine)
+{
+    uint32_t is_free = 0;
+    return atomic_compare_exchange_strong_explicit(&((struct weft_engine_front *)engine)->lock,
+                                                   &is_free, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
 
 /* Lock-free; wakes the sleeping driver if there is one. */
 void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task);
@@ -116,9 +135,29 @@ void weft_engine_poll(struct weft_engine *engine);
 /* For the rare cases outside rounds (set-up, timeouts, closing): waits for the round in progress.
  */
 void weft_engine_lock(struct weft_engine *engine);
-/* The same if it is free: to post something without a task. Unlock as usual. */
-bool weft_engine_enter(struct weft_engine *engine);
-void weft_engine_unlock(struct weft_engine *engine);
+void weft_engine_unlock_and_tell(struct weft_engine *engine);
+static inline void weft_engine_unlock(struct weft_engine *engine)
+{
+    struct weft_engine_front *front = (struct weft_engine_front *)engine;
+    if (front->has_completed || atomic_load_explicit(&front->lockers, memory_order_relaxed) != 0) {
+        weft_engine_unlock_and_tell(engine);
+    } else {
+        atomic_store_explicit(&front->lock, 0, memory_order_release);
+    }
+}
+/* The same as lock if it is free: to post something without a task. What this thread posted before comes
+ * first. */
+static inline bool weft_engine_enter(struct weft_engine *engine)
+{
+    struct weft_engine_front *front = (struct weft_engine_front *)engine;
+    if (!weft_engine_try_lock(engine)) {
+        return false;
+    }
+    while (!weft_queue_is_empty(&front->tasks)) {
+        weft_engine_run_tasks(engine);
+    }
+    return true;
+}
 
 /* ---- the background thread (background.c) ---- */
 

@@ -8,10 +8,10 @@
 #include <pthread.h>
 
 #define WEFT_ENGINE_BATCH 64
+#define WEFT_ENGINE_QUICK_ROUNDS 64 /* over memory alone, in one turn of the lock */
 
 struct weft_engine {
-    _Atomic uint32_t lock;    /* covers one poll round; 1: held; a futex word */
-    _Atomic uint32_t lockers; /* threads that sleep for it */
+    struct weft_engine_front front;
     int epfd;
     /* eventfd, -1: none yet; rung only when `asleep` is set or the background thread is armed */
     _Atomic int doorbell;
@@ -22,7 +22,6 @@ struct weft_engine {
     struct weft_list timers;
     struct epoll_event batch[WEFT_ENGINE_BATCH]; /* events of the round in progress */
     int batch_len, batch_next;
-    bool has_completed;
     struct weft_list pollers;
     bool are_pollers_armed;
     struct weft_list works; /* long copies that wait for a driver */
@@ -31,7 +30,6 @@ struct weft_engine {
 
     /* any thread */
     _Atomic uint64_t drives; /* rounds so far: the background thread sees that somebody drives */
-    struct weft_queue tasks;
     _Atomic uint64_t next_timer_ns;
     _Atomic uint32_t drivers;   /* threads inside weft_engine_wait */
     _Atomic uint32_t asleep;    /* one of them sleeps in epoll, or is about to */
@@ -53,12 +51,7 @@ struct weft_engine {
     uint64_t background_seen; /* `drives` when it last looked */
 };
 
-static inline bool weft_engine_try_lock(struct weft_engine *engine)
-{
-    uint32_t is_free = 0;
-    return atomic_compare_exchange_strong_explicit(&engine->lock, &is_free, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
-}
+_Static_assert(offsetof(struct weft_engine, front) == 0, "the front comes first");
 
 /* Without a word about completions: for who knows that there were none, or has told. */
 void weft_engine_release(struct weft_engine *engine);

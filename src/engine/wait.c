@@ -29,7 +29,6 @@
  * needs this CPU. */
 #define QUICK_TURNS 8
 #define CROWDED_TURNS 1
-#define QUICK_ROUNDS 64
 #define COSTLY_TURNS 24 /* of one round each, when that is a system call */
 #define FULL_EVERY 16
 
@@ -108,7 +107,7 @@ static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *w
     }
     weft_engine_release(engine);
     atomic_thread_fence(memory_order_seq_cst); /* see weft_engine_post() */
-    if (weft_queue_is_empty(&engine->tasks) && atomic_load(word) == 0) {
+    if (weft_queue_is_empty(&engine->front.tasks) && atomic_load(word) == 0) {
         weft_count(&engine->counters, WEFT_COUNTER_SLEEPS, 1);
         /* Level-triggered: the event is left for the round that follows. */
         epoll_wait(engine->epfd, &event, 1, weft_clock_ms_until(until));
@@ -177,7 +176,7 @@ static bool wait_quickly(struct weft_engine *engine, const _Atomic uint32_t *wor
         if (atomic_load_explicit(word, memory_order_acquire) != 0) {
             return true;
         }
-        drive(engine, is_costly ? 1 : QUICK_ROUNDS);
+        drive(engine, is_costly ? 1 : WEFT_ENGINE_QUICK_ROUNDS);
     }
     return atomic_load_explicit(word, memory_order_acquire) != 0;
 }
@@ -189,7 +188,7 @@ static weft_status_t wait_long(struct weft_engine *engine, const _Atomic uint32_
     while (atomic_load_explicit(word, memory_order_acquire) == 0) {
         unsigned between = atomic_load(&engine->spin_ns) == 0 ? 0
                            : atomic_load(&engine->is_costly)  ? 1
-                                                              : QUICK_ROUNDS;
+                                                              : WEFT_ENGINE_QUICK_ROUNDS;
         uint64_t now_ns;
         bool has_moved = drive(engine, 0);
         if (between > 0 && !has_moved) {

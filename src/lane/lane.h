@@ -110,7 +110,7 @@ struct weft_lane_ops {
                            const struct weft_slice *slice, void *cookie);
     /* SAYS. As posting an EAGER frame of at most SAY_MAX bytes: SENT or FULL. */
     enum weft_post (*say)(struct weft_lane *lane, uint64_t comm, uint32_t tag,
-                          const struct weft_slice *slice);
+                          struct weft_slice slice);
     /* SAYS. The next thing to poll, if it is such a message; false: poll. */
     bool (*hear)(struct weft_lane_port *port, struct weft_lane_word *word_p);
     /* Answers HEADER: memory for exactly frame.len bytes, lent until LANDED or LOST; data NULL: to the

@@ -36,6 +36,11 @@ bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p)
     return links->shm != NULL && weft_lane_shm.hear(links->shm, word_p);
 }
 
+const _Atomic uint32_t *weft_links_ear(const struct weft_links *links, uint32_t *value_p)
+{
+    return links->shm != NULL ? weft_lane_shm.watch(links->shm, value_p) : NULL;
+}
+
 const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p)
 {
     return links->tcp == NULL && links->shm != NULL && weft_list_is_empty(&links->roomy)

@@ -75,6 +75,8 @@ void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *p
 unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room);
 /* The next thing to poll, if it is one of the shortest messages; its lane's owner is the link. */
 bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p);
+/* Where such a message shows itself first, as *value_p; NULL: nowhere, or something else comes first. */
+const _Atomic uint32_t *weft_links_ear(const struct weft_links *links, uint32_t *value_p);
 /* As in lane.h. */
 const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p);
 bool weft_links_arm(struct weft_links *links);

@@ -6,33 +6,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct group {
-    struct group *next;
+struct weft_p2p_group {
+    struct weft_p2p_group *next;
     struct weft_p2p_comm *comm;
     unsigned depth;
     struct weft_request *first, *last;
 };
 
-/* initial-exec: looked at with every message, so without a call */
-static _Thread_local struct group *groups __attribute__((tls_model("initial-exec")));
+_Thread_local struct weft_p2p_group *weft_p2p_groups WEFT_P2P_TLS;
 
-static struct group **find(const struct weft_p2p_comm *comm)
+static struct weft_p2p_group **find(const struct weft_p2p_comm *comm)
 {
-    struct group **at = &groups;
+    struct weft_p2p_group **at = &weft_p2p_groups;
     while (*at != NULL && (*at)->comm != comm) {
         at = &(*at)->next;
     }
     return at;
 }
 
-bool weft_p2p_group_is_open(const struct weft_p2p_comm *comm)
+bool weft_p2p_group_has(const struct weft_p2p_comm *comm)
 {
-    return groups != NULL && *find(comm) != NULL;
+    return *find(comm) != NULL;
 }
 
 void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request)
 {
-    struct group *group = *find(comm);
+    struct weft_p2p_group *group = *find(comm);
     request->next = NULL;
     if (group->first == NULL) {
         group->first = request;
@@ -44,15 +43,15 @@ void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request
 
 weft_status_t weft_p2p_group_begin(struct weft_p2p_comm *comm)
 {
-    struct group *group = *find(comm);
+    struct weft_p2p_group *group = *find(comm);
     if (group == NULL) {
         group = calloc(1, sizeof(*group));
         if (group == NULL) {
             return weft_fail(WEFT_ERR_MEMORY, "no memory for a group");
         }
         group->comm = comm;
-        group->next = groups;
-        groups = group;
+        group->next = weft_p2p_groups;
+        weft_p2p_groups = group;
     }
     group->depth++;
     return WEFT_OK;
@@ -60,8 +59,8 @@ weft_status_t weft_p2p_group_begin(struct weft_p2p_comm *comm)
 
 weft_status_t weft_p2p_group_end(struct weft_p2p_comm *comm)
 {
-    struct group **at = find(comm);
-    struct group *group = *at;
+    struct weft_p2p_group **at = find(comm);
+    struct weft_p2p_group *group = *at;
     weft_status_t first = WEFT_OK;
     char text[WEFT_ERROR_TEXT_LEN];
     if (group == NULL) {

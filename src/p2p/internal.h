@@ -14,6 +14,7 @@
 #define WEFT_P2P_WINDOW 4 /* chunks lent to one lane */
 #define WEFT_P2P_JOBS 64
 #define WEFT_P2P_HINTS 4
+#define WEFT_P2P_HEARD_BETWEEN 16 /* polls: then more than the shortest messages has its turn */
 #define WEFT_P2P_CLOSED 64
 #define WEFT_P2P_TEXT 320
 
@@ -67,6 +68,13 @@ struct weft_request {
     const _Atomic uint64_t *word; /* SIGNAL; lent */
     uint64_t value;
     uint32_t guard; /* SEND that the receiver may read by itself: its word; 0: none */
+};
+
+/* What the caller of a send, a receive or a probe says. */
+struct weft_request_args {
+    struct weft_slice slice;
+    uint32_t rank, tag;        /* or ANY */
+    weft_message_t *message_p; /* NULL: not asked for */
 };
 
 /* What an announcement says about the sender's memory, where the receiver may read it itself. The
@@ -254,6 +262,8 @@ struct weft_p2p {
 
 /* ---- p2p.c ---- */
 void weft_p2p_orphan_landed(struct weft_p2p_peer *peer);
+/* One of the shortest messages came. */
+void weft_p2p_word_heard(struct weft_p2p *p2p, const struct weft_lane_word *word);
 struct weft_p2p_comm *weft_p2p_find_comm(struct weft_p2p *p2p, uint64_t id);
 /* Frames that came before this communicator was opened. */
 void weft_p2p_adopt_orphans(struct weft_p2p *p2p, struct weft_p2p_comm *comm);
@@ -320,13 +330,19 @@ void weft_p2p_take_back(struct weft_request *request);
 
 /* ---- group.c ---- */
 /* Has this thread begun one? Then blocking operations are only begun, and added to it. */
-bool weft_p2p_group_is_open(const struct weft_p2p_comm *comm);
+#define WEFT_P2P_TLS __attribute__((tls_model("initial-exec")))           /* read without a call */
+extern _Thread_local struct weft_p2p_group *weft_p2p_groups WEFT_P2P_TLS; /* NULL: none */
+bool weft_p2p_group_has(const struct weft_p2p_comm *comm);
+static inline bool weft_p2p_group_is_open(const struct weft_p2p_comm *comm)
+{
+    return weft_p2p_groups != NULL && weft_p2p_group_has(comm);
+}
 void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request);
 
 /* ---- send.c ---- */
 void weft_p2p_send_begin(struct weft_request *request);
-bool weft_p2p_send_quickly(struct weft_p2p_comm *comm, const struct weft_slice *slice, uint32_t to,
-                           uint32_t tag);
+/* An envelope goes out: was its receive announced? */
+bool weft_p2p_hint_take(struct weft_p2p_member *member, uint32_t tag);
 /* One that waits gets its envelope out. */
 enum weft_p2p_step {
     STEP_FULL,  /* not now */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define EVENTS 8
-#define HEARD_BETWEEN 16 /* polls: then everything else has its turn */
 
 /* ---- events ---- */
 
@@ -225,36 +224,34 @@ static void event(struct weft_p2p *p2p, const struct weft_done *done)
 
 /* ---- the poller ---- */
 
-/* One of the shortest messages, if that is what comes next: then nothing else is looked at. */
-static bool hear(struct weft_p2p *p2p)
+void weft_p2p_word_heard(struct weft_p2p *p2p, const struct weft_lane_word *word)
 {
-    struct weft_lane_word word;
-    struct weft_p2p_peer *peer;
-    struct weft_p2p_comm *comm;
-    if (!weft_links_hear(p2p->links, &word)) {
-        return false;
-    }
-    peer = WEFT_CONTAINER_OF((struct weft_link *)word.lane->owner, struct weft_p2p_peer, link);
-    comm = weft_p2p_find_comm(p2p, word.comm);
+    struct weft_p2p_peer *peer =
+        WEFT_CONTAINER_OF((struct weft_link *)word->lane->owner, struct weft_p2p_peer, link);
+    struct weft_p2p_comm *comm = weft_p2p_find_comm(p2p, word->comm);
     if (comm != NULL && weft_p2p_source(comm, peer) != WEFT_WIRE_NO_RANK) {
-        weft_p2p_word_arrived(comm, peer, &word);
+        weft_p2p_word_arrived(comm, peer, word);
     } else {
-        const struct weft_done done = {
-            .kind = WEFT_DONE_ARRIVED,
-            .lane = word.lane,
-            .frame = {.type = WEFT_DATA_EAGER, .len = word.len, .comm = word.comm, .tag = word.tag},
-            .payload = word.payload};
+        const struct weft_done done = {.kind = WEFT_DONE_ARRIVED,
+                                       .lane = word->lane,
+                                       .frame = {.type = WEFT_DATA_EAGER,
+                                                 .len = word->len,
+                                                 .comm = word->comm,
+                                                 .tag = word->tag},
+                                       .payload = word->payload};
         keep_orphan(p2p, peer, &done);
     }
-    return true;
 }
 
 static bool poll(struct weft_engine_poller *poller)
 {
     struct weft_p2p *p2p = WEFT_CONTAINER_OF(poller, struct weft_p2p, poller);
     struct weft_done done[EVENTS];
+    struct weft_lane_word word;
     unsigned count;
-    if (++p2p->polls % HEARD_BETWEEN != 0 && hear(p2p)) {
+    /* One of the shortest messages, if that is what comes next: then nothing else is looked at. */
+    if (++p2p->polls % WEFT_P2P_HEARD_BETWEEN != 0 && weft_links_hear(p2p->links, &word)) {
+        weft_p2p_word_heard(p2p, &word);
         poller->word = NULL; /* more may be there */
         return true;
     }

@@ -43,7 +43,7 @@ void weft_p2p_hint_arrived(struct weft_p2p_comm *comm, uint32_t source,
 }
 
 /* An envelope goes out: was its receive announced? */
-static bool take_hint(struct weft_p2p_member *member, uint32_t tag)
+bool weft_p2p_hint_take(struct weft_p2p_member *member, uint32_t tag)
 {
     for (int i = 0; i < WEFT_P2P_HINTS; i++) {
         if (member->hints[i].count > 0 && member->hints[i].tag == tag) {
@@ -70,7 +70,7 @@ static enum weft_p2p_step send_eager(struct weft_request *request, struct weft_p
         return STEP_FULL;
     }
     member->sent++;
-    if (!take_hint(member, request->tag)) {
+    if (!weft_p2p_hint_take(member, request->tag)) {
         member->unhinted = member->sent;
     }
     weft_link_spend(&peer->link, request->len);
@@ -122,7 +122,7 @@ static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p
     if (!find_source(request, &source)) {
         slice.len = 0;
     }
-    is_hinted = take_hint(member, request->tag);
+    is_hinted = weft_p2p_hint_take(member, request->tag);
     frame.a = peer->next_id + 1;
     frame.flags = is_hinted && slice.len == 0 ? WEFT_DATA_FOLLOWS : 0;
     if (weft_link_send(&peer->link, &frame, &slice, NULL) == WEFT_POST_FULL) {
@@ -156,39 +156,6 @@ enum weft_p2p_step weft_p2p_send_advance(struct weft_request *request)
         return send_eager(request, member);
     }
     return announce(request, member);
-}
-
-/* The short way of a short message where the lane copies at once: no request. false: the long way. */
-bool weft_p2p_send_quickly(struct weft_p2p_comm *comm, const struct weft_slice *slice, uint32_t to,
-                           uint32_t tag)
-{
-    struct weft_p2p_peer *peer = comm->peers[to];
-    struct weft_p2p_member *member = &comm->states[to];
-    struct weft_lane *lane;
-    enum weft_post how;
-    if (peer == NULL || peer->link.state != WEFT_LINK_UP || !weft_list_is_empty(&peer->waiting) ||
-        peer->link.keep_unsent > 0 || !weft_link_has_credit(&peer->link, slice->len) ||
-        atomic_load_explicit(&comm->ended, memory_order_relaxed) != WEFT_OK) {
-        return false;
-    }
-    lane = peer->link.lane;
-    if (slice->len <= WEFT_LANE_SAY_MAX && (lane->caps & WEFT_LANE_SAYS) != 0) {
-        how = lane->ops->say(lane, comm->id, tag, slice);
-    } else if ((lane->caps & WEFT_LANE_SURE) != 0) {
-        struct weft_wire_data frame = {.type = WEFT_DATA_EAGER, .comm = comm->id, .tag = tag};
-        how = weft_link_send(&peer->link, &frame, slice, NULL);
-    } else {
-        return false;
-    }
-    if (how != WEFT_POST_SENT) {
-        return false; /* the long way finds it full too, and asks to be told */
-    }
-    member->sent++;
-    if (member->hinted == 0 || !take_hint(member, tag)) {
-        member->unhinted = member->sent;
-    }
-    weft_link_spend(&peer->link, slice->len);
-    return true;
 }
 
 void weft_p2p_send_begin(struct weft_request *request)

@@ -334,7 +334,7 @@ bool weft_shm_send_body(struct weft_shm_lane *lane, const struct weft_wire_data 
 bool weft_shm_has_room(struct weft_shm_lane *lane); /* for one more cell */
 enum weft_post weft_shm_full(struct weft_shm_lane *lane, enum weft_shm_want want);
 enum weft_post weft_shm_say(struct weft_lane *base, uint64_t comm, uint32_t tag,
-                            const struct weft_slice *slice);
+                            struct weft_slice slice);
 bool weft_shm_inbox_hear(struct weft_shm_port *port, struct weft_lane_word *word_p);
 unsigned weft_shm_inbox_poll(struct weft_shm_port *port, struct weft_done *done, unsigned room);
 bool weft_shm_inbox_has_cell(const struct weft_shm_port *port);

@@ -242,7 +242,7 @@ static weft_status_t pull(struct weft_lane *lane, uint64_t address, const struct
 }
 
 static enum weft_post say(struct weft_lane *lane, uint64_t comm, uint32_t tag,
-                          const struct weft_slice *slice)
+                          struct weft_slice slice)
 {
     (void)lane;
     (void)comm;
