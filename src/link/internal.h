@@ -9,6 +9,8 @@ struct weft_links {
     struct weft_links_spec spec;
     struct weft_lane_port *shm, *tcp; /* owned; NULL: not opened */
     bool is_shm_broken;               /* it could not be opened here */
+    size_t keep_room;                 /* bytes of each keep */
+    uint32_t tell_len;                /* so many came since we told the peer last: tell it now */
     struct weft_list roomy;           /* links that are due a WRITABLE */
 };
 

@@ -26,30 +26,30 @@ static size_t entry_size(size_t len)
 
 static struct entry *entry_at(const struct weft_link *link, size_t offset)
 {
-    return (struct entry *)(void *)(link->keep + offset % WEFT_LINK_KEEP);
+    return (struct entry *)(void *)(link->keep + offset % link->links->keep_room);
 }
 
 static size_t keep_end(const struct weft_link *link)
 {
-    return (link->keep_start + link->keep_len) % WEFT_LINK_KEEP;
+    return (link->keep_start + link->keep_len) % link->links->keep_room;
 }
 
 /* What an entry of this size takes, with the skip that it may need. */
 static size_t needed(const struct weft_link *link, size_t size)
 {
-    size_t to_end = WEFT_LINK_KEEP - keep_end(link);
+    size_t to_end = link->links->keep_room - keep_end(link);
     return size <= to_end ? size : to_end + size;
 }
 
 bool weft_link_keep_has_room(const struct weft_link *link, size_t len)
 {
-    return needed(link, entry_size(len)) <= WEFT_LINK_KEEP - link->keep_len;
+    return needed(link, entry_size(len)) <= link->links->keep_room - link->keep_len;
 }
 
 weft_status_t weft_link_keep_open(struct weft_link *link)
 {
     if (link->keep == NULL) {
-        link->keep = aligned_alloc(64, WEFT_LINK_KEEP);
+        link->keep = aligned_alloc(64, link->links->keep_room);
         link->keep_start = link->keep_len = link->keep_unsent = 0;
     }
     return link->keep != NULL
@@ -81,7 +81,7 @@ void weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *fra
 static void drop_oldest(struct weft_link *link)
 {
     size_t size = entry_at(link, link->keep_start)->size;
-    link->keep_start = (link->keep_start + size) % WEFT_LINK_KEEP;
+    link->keep_start = (link->keep_start + size) % link->links->keep_room;
     link->keep_len -= size;
     if (link->keep_len == 0) {
         link->keep_start = 0; /* the longest needs all of it in one piece */

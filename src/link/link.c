@@ -6,15 +6,20 @@
 #include <string.h>
 
 #define TELL_FRAMES 32
-#define TELL_LEN ((uint32_t)(WEFT_LINK_KEEP / 4))
 
 weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_links **links_p)
 {
     struct weft_links *links = calloc(1, sizeof(*links));
+    size_t eager = (size_t)spec->port.params->number[WEFT_PARAM_EAGER];
     if (links == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory for links");
     }
     links->spec = *spec;
+    /* However the ring lies, the longest message finds a place in one piece while the peer keeps less
+     * than tell_len to itself; and one such message alone is not worth an acknowledgement, because an
+     * answer carries it. */
+    links->keep_room = eager * 4 > WEFT_LINK_KEEP ? eager * 4 : WEFT_LINK_KEEP;
+    links->tell_len = (uint32_t)(links->keep_room / 8 * 3);
     links->spec.port.addr = spec->addr;
     weft_list_open(&links->roomy);
     *links_p = links;
@@ -202,7 +207,7 @@ static void note_received(struct weft_link *link, const struct weft_wire_data *f
     }
     link->received = frame->number;
     link->untold_len += frame->len + WEFT_WIRE_DATA_LEN;
-    if (link->received - link->told >= TELL_FRAMES || link->untold_len >= TELL_LEN ||
+    if (link->received - link->told >= TELL_FRAMES || link->untold_len >= link->links->tell_len ||
         frame->type == WEFT_DATA_BYE) {
         weft_link_tell(link);
     }

@@ -17,7 +17,8 @@
 
 #include "lane/lane.h"
 
-#define WEFT_LINK_KEEP ((size_t)256 << 10) /* bytes of the keep, per link over tcp, or not up yet */
+#define WEFT_LINK_KEEP                                                                             \
+    ((size_t)256 << 10) /* least bytes of the keep: per link over tcp, or not up */
 #define WEFT_LINK_CREDIT ((uint64_t)1 << 20)
 #define WEFT_LINK_SMALL 128 /* what keeping a message costs at least */
 
