@@ -230,13 +230,14 @@ weft_status_t weft_send(weft_comm_t comm, const void *data, size_t len, int to, 
 /*
  * Receives into data, at most `room` bytes, from rank `from` (or WEFT_ANY_SOURCE) with this tag (or
  * WEFT_ANY_TAG). message_p (may be NULL) says what came; with a request it is lent like the data and
- * written when it is done. A longer message: ERR_TRUNCATED, the first `room` bytes may have been
- * written and the message is gone. Else as weft_send().
+ * written when it is done. A longer message: ERR_TRUNCATED, message_p says how long it was, the first
+ * `room` bytes may have been written and the message is gone. From WEFT_ANY_SOURCE when all others have
+ * closed or died: ERR_PEER. Else as weft_send().
  */
 weft_status_t weft_recv(weft_comm_t comm, void *data, size_t room, int from, int tag,
                         weft_message_t *message_p, weft_request_t *request_p);
 
-/* Waits at most timeout_ms (0: looks once) for a message that a receive with these arguments would
+/* Waits at most timeout_ms (0: looks once; at most the communicator's limit) for a message that a receive with these arguments would
  * get, and says what it is, without receiving it. ERR_TIMEOUT: none came. Any thread. */
 weft_status_t weft_probe(weft_comm_t comm, int from, int tag, uint32_t timeout_ms,
                          weft_message_t *message_p);

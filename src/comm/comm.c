@@ -291,7 +291,7 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
             "%u communicators split off from this one are still open; close them first",
             comm->open_children);
     }
-    status = weft_p2p_comm_close(atomic_load(&comm->messages));
+    status = weft_comm_messages_end(comm);
     if (status != WEFT_OK) {
         snprintf(text, sizeof(text), "%s", weft_error_text()); /* what follows may have its own */
     }

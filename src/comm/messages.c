@@ -180,6 +180,20 @@ struct weft_p2p_comm *weft_comm_messages(struct weft_comm *comm, weft_status_t *
     return atomic_load(&comm->messages);
 }
 
+weft_status_t weft_comm_messages_end(struct weft_comm *comm)
+{
+    struct weft_p2p_comm *messages = atomic_load(&comm->messages);
+    if (messages != NULL) {
+        return weft_p2p_comm_close(messages);
+    }
+    if (comm->job->p2p != NULL) {
+        weft_engine_lock(comm->job->engine);
+        weft_p2p_forget(comm->job->p2p, comm->id);
+        weft_engine_unlock(comm->job->engine);
+    }
+    return WEFT_OK;
+}
+
 void weft_comm_timeout(struct weft_comm *comm, uint32_t timeout_ms)
 {
     struct weft_p2p_comm *messages;

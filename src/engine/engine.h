@@ -111,6 +111,11 @@ void weft_engine_completed(struct weft_engine *engine);
 /* Looks at *word for about as long as an answer takes; false: it is not `value`, or somebody else wants
  * the engine. */
 bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, uint32_t value);
+static inline bool weft_engine_has_completed(const struct weft_engine *engine)
+{
+    return ((const struct weft_engine_front *)engine)->has_completed;
+}
+
 /* Runs what was posted, without polling: after a timeout the caller's own task may still be queued. */
 void weft_engine_run_tasks(struct weft_engine *engine);
 

@@ -40,8 +40,9 @@ struct weft_lane {
     uint32_t caps;
     uint32_t chunk_max; /* longest payload of one post */
     bool is_up;
-    void *owner;        /* the link's */
-    char peer_text[96]; /* "10.0.0.7:4411", "pid 4411 on this host" */
+    void *owner;                    /* the link's */
+    struct weft_lane *next_refused; /* the link's */
+    char peer_text[96];             /* "10.0.0.7:4411", "pid 4411 on this host" */
 };
 
 enum weft_done_kind {
@@ -129,6 +130,9 @@ struct weft_lane_ops {
     /* What was lent with this cookie is wanted back, whatever the peer does. Returns for how many posts
      * the lane has made its own copy: their SENT does not come; that of the others comes soon. */
     unsigned (*forget)(struct weft_lane *lane, const void *cookie);
+    /* Not SURE. What the latest post was lent has been copied to `memory`, which is read from now on; its
+     * SENT does not come. */
+    void (*relocate)(struct weft_lane *lane, void *memory);
     /* Bytes taken by post that have not left yet. */
     size_t (*queued)(const struct weft_lane *lane);
     void (*close)(struct weft_lane *lane); /* at once; NULL is fine */

@@ -12,6 +12,7 @@ struct weft_links {
     size_t keep_room;                 /* bytes of each keep */
     uint32_t tell_len;                /* so many came since we told the peer last: tell it now */
     struct weft_list roomy;           /* links that are due a WRITABLE */
+    struct weft_lane *refused;        /* lanes nobody wants, closed when the events are through */
 };
 
 /* ---- connect.c ---- */
@@ -25,8 +26,9 @@ void weft_link_fail(struct weft_link *link, weft_status_t status, const char *te
 bool weft_link_keep_has_room(const struct weft_link *link, size_t len);
 /* ERR_MEMORY: there is no ring yet and no memory for one. */
 weft_status_t weft_link_keep_open(struct weft_link *link);
-void weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *frame,
-                        const struct weft_slice *slice, bool is_sent);
+/* Returns where the payload lies now. */
+void *weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *frame,
+                         const struct weft_slice *slice, bool is_sent);
 /* Gives what was kept unsent to the lane; false: it is full. */
 bool weft_link_keep_flush(struct weft_link *link);
 /* Everything up to this number has arrived there. */

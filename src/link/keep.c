@@ -57,8 +57,8 @@ weft_status_t weft_link_keep_open(struct weft_link *link)
                : weft_fail(WEFT_ERR_MEMORY, "no memory for messages to rank %u", link->peer);
 }
 
-void weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *frame,
-                        const struct weft_slice *slice, bool is_sent)
+void *weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *frame,
+                         const struct weft_slice *slice, bool is_sent)
 {
     size_t size = entry_size(slice->len);
     size_t taken = needed(link, size);
@@ -76,6 +76,7 @@ void weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *fra
     }
     link->keep_len += taken;
     link->keep_unsent += is_sent ? 0 : taken;
+    return entry->payload;
 }
 
 static void drop_oldest(struct weft_link *link)

@@ -137,10 +137,14 @@ static enum weft_post send_kept(struct weft_link *link, struct weft_wire_data *f
     frame->number = link->sent + 1;
     how = post(link, frame, slice, cookie);
     if (how != WEFT_POST_FULL) {
+        void *kept = weft_link_keep_add(link, frame, slice, true); /* the peer is at work with it */
         link->sent++;
-        weft_link_keep_add(link, frame, slice, true); /* the peer is at work with it already */
+        if (how == WEFT_POST_LENT) {
+            link->lane->ops->relocate(link->lane, kept);
+        }
+        return WEFT_POST_SENT;
     }
-    return how;
+    return WEFT_POST_FULL;
 }
 
 enum weft_post weft_link_send(struct weft_link *link, struct weft_wire_data *frame,
@@ -173,9 +177,8 @@ void weft_link_tell(struct weft_link *link)
 {
     struct weft_wire_data frame = {.type = WEFT_DATA_ACK};
     const struct weft_slice nothing = {0};
-    if (link->state == WEFT_LINK_UP) {
-        post(link, &frame, &nothing, NULL);
-    }
+    link->owes_ack =
+        link->state == WEFT_LINK_UP && post(link, &frame, &nothing, NULL) == WEFT_POST_FULL;
 }
 
 bool weft_link_is_flushed(const struct weft_link *link)
@@ -241,6 +244,23 @@ static bool check_number(struct weft_link *link, struct weft_done *done)
     return false;
 }
 
+/* What it has sent already may be among the events of this very poll: so it is closed after them. */
+static void refuse(struct weft_links *links, struct weft_lane *lane)
+{
+    lane->owner = NULL;
+    lane->next_refused = links->refused;
+    links->refused = lane;
+}
+
+static void close_refused(struct weft_links *links)
+{
+    while (links->refused != NULL) {
+        struct weft_lane *lane = links->refused;
+        links->refused = lane->next_refused;
+        lane->ops->close(lane);
+    }
+}
+
 static bool lane_opened(struct weft_links *links, struct weft_done *done)
 {
     struct weft_lane *lane = done->lane;
@@ -248,7 +268,7 @@ static bool lane_opened(struct weft_links *links, struct weft_done *done)
     if (link == NULL) {
         link = links->spec.find(links->spec.context, lane->peer);
         if (link == NULL || link->lane != NULL || link->state == WEFT_LINK_DOWN) {
-            lane->ops->close(lane); /* not wanted (any more) */
+            refuse(links, lane); /* not wanted (any more) */
             return false;
         }
         lane->owner = link;
@@ -266,15 +286,11 @@ static bool lane_lost(struct weft_done *done)
 {
     struct weft_lane *lane = done->lane;
     struct weft_link *link = lane->owner;
-    if (link == NULL) {
-        lane->ops->close(lane);
-        return false;
-    }
     if (link->state == WEFT_LINK_CALLING) {
         link->lane = NULL;
         weft_link_fail(link, done->status, done->text);
         if (weft_link_try_elsewhere(link)) {
-            lane->ops->close(lane);
+            refuse(link->links, lane);
             return false;
         }
         weft_link_give_up(link);
@@ -285,11 +301,30 @@ static bool lane_lost(struct weft_done *done)
     return true;
 }
 
+/* A lane that was refused in this poll; or that ended before its link knew it. */
+static bool drop_of_refused(struct weft_links *links, const struct weft_done *done)
+{
+    struct weft_lane *lane = done->lane;
+    bool is_refused = false;
+    for (struct weft_lane *other = links->refused; other != NULL; other = other->next_refused) {
+        is_refused |= other == lane;
+    }
+    if (done->kind == WEFT_DONE_ARRIVED && done->token != 0) {
+        lane->ops->release(lane, done->token);
+    } else if (done->kind == WEFT_DONE_LOST && !is_refused) {
+        refuse(links, lane);
+    }
+    return false;
+}
+
 /* false: nothing for the user of the link */
 static bool filter(struct weft_links *links, struct weft_done *done)
 {
     struct weft_link *link = done->lane->owner;
     bool is_sure = (done->lane->caps & WEFT_LANE_SURE) != 0;
+    if (link == NULL && done->kind != WEFT_DONE_OPENED) {
+        return drop_of_refused(links, done);
+    }
     switch (done->kind) {
     case WEFT_DONE_ARRIVED:
         note_frame(link, &done->frame);
@@ -314,6 +349,9 @@ static bool filter(struct weft_links *links, struct weft_done *done)
     case WEFT_DONE_SENT:
         return done->cookie != NULL;
     case WEFT_DONE_WRITABLE:
+        if (link->owes_ack) {
+            weft_link_tell(link);
+        }
         if (!weft_link_keep_flush(link) || !link->wants_room) {
             return false;
         }
@@ -338,6 +376,7 @@ static unsigned filter_all(struct weft_links *links, struct weft_done *done, uns
             kept++;
         }
     }
+    close_refused(links);
     return kept;
 }
 

@@ -35,6 +35,7 @@ struct weft_link {
     weft_status_t status;   /* DOWN: why */
     char text[192];
     bool wants_room;        /* a send was refused: WRITABLE is due */
+    bool owes_ack;          /* the lane was full when the peer should have been told */
     struct weft_list roomy; /* among those whose keep has room again */
 
     /* numbers of the frames that are kept */
@@ -45,6 +46,7 @@ struct weft_link {
     /* credit for what arrives before its receive: cumulative bytes */
     uint64_t eager_sent, eager_freed;    /* ours; freed: as the peer said */
     uint64_t eager_consumed, eager_told; /* the peer's */
+    uint64_t eager_held;                 /* the peer's, kept here now */
 
     uint8_t *keep; /* ring, owned; NULL: not needed (any more) */
     size_t keep_start, keep_len;
@@ -87,9 +89,9 @@ void weft_link_open(struct weft_links *links, uint32_t peer, struct weft_link *l
 void weft_link_close(struct weft_link *link);
 /* Begins to connect, if it has not. */
 void weft_link_want(struct weft_link *link);
-/* Short (≤ the eager limit): numbered and kept where that is needed. LENT: until SENT with cookie; with
- * cookie NULL nobody hears of SENT, so then the slice must be empty, or the lane SURE, which copies.
- * FULL: WRITABLE (or LOST) will come. */
+/* Short (≤ the eager limit): numbered and kept where that is needed, and then free again at once. LENT
+ * (only on a lane that is SURE): until SENT with cookie; with cookie NULL nobody hears of SENT, so then
+ * the slice must be empty. FULL: WRITABLE (or LOST) will come. */
 enum weft_post weft_link_send(struct weft_link *link, struct weft_wire_data *frame,
                               const struct weft_slice *slice, void *cookie);
 /* A piece of something long, whose memory is lent anyway: not kept here. Only when UP. */
@@ -117,6 +119,16 @@ static inline void weft_link_consumed(struct weft_link *link, size_t len)
     if (link->eager_consumed - link->eager_told >= WEFT_LINK_CREDIT / 4) {
         weft_link_tell(link);
     }
+}
+/* A message is kept for a receive that has not come; false: more than the peer may send ahead. */
+static inline bool weft_link_hold(struct weft_link *link, size_t len)
+{
+    link->eager_held += weft_link_cost(len);
+    return link->eager_held <= WEFT_LINK_CREDIT;
+}
+static inline void weft_link_unhold(struct weft_link *link, size_t len)
+{
+    link->eager_held -= weft_link_cost(len);
 }
 /* Is everything that was sent on its way, and acknowledged where that is the custom? */
 bool weft_link_is_flushed(const struct weft_link *link);

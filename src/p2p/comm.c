@@ -139,31 +139,31 @@ void weft_p2p_ended(struct weft_p2p *p2p, uint64_t id, weft_status_t status, con
     }
 }
 
-/* A peer that has not got all; NULL: none. */
-static struct weft_p2p_peer *find_unflushed(struct weft_p2p *p2p)
+/* A member that has not got all; NULL: none. */
+static struct weft_p2p_peer *find_unflushed(struct weft_p2p_comm *comm)
 {
     struct weft_p2p_peer *found = NULL;
-    weft_engine_lock(p2p->engine);
-    for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers && found == NULL;
-         node = node->next) {
-        struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
-        if (!peer->is_gone && !peer->is_going &&
+    weft_engine_lock(comm->p2p->engine);
+    for (uint32_t rank = 0; rank < comm->ranks && found == NULL; rank++) {
+        struct weft_p2p_peer *peer = comm->peers[rank];
+        if (peer != NULL && !peer->is_gone && !peer->is_going &&
             (!weft_link_is_flushed(&peer->link) || !weft_list_is_empty(&peer->replies))) {
             found = peer;
         }
     }
-    weft_engine_unlock(p2p->engine);
+    weft_engine_unlock(comm->p2p->engine);
     return found;
 }
 
 /* Waits until all is on its way, but not for long. */
-static weft_status_t flush(struct weft_p2p *p2p)
+static weft_status_t flush(struct weft_p2p_comm *comm)
 {
+    struct weft_p2p *p2p = comm->p2p;
     uint64_t deadline_ns = weft_clock_after_ms(FLUSH_MS);
     _Atomic uint32_t never = 0;
     struct weft_p2p_peer *peer;
     char name[128];
-    while ((peer = find_unflushed(p2p)) != NULL) {
+    while ((peer = find_unflushed(comm)) != NULL) {
         if (weft_clock_ns() >= deadline_ns) {
             p2p->spec.name(p2p->spec.context, peer->link.peer, name, sizeof(name));
             return weft_fail(
@@ -177,13 +177,15 @@ static weft_status_t flush(struct weft_p2p *p2p)
     return WEFT_OK;
 }
 
-static void say_bye(struct weft_p2p *p2p)
+static void say_bye(struct weft_p2p_comm *comm)
 {
     const struct weft_wire_data bye = {.type = WEFT_DATA_BYE};
+    struct weft_p2p *p2p = comm->p2p;
     weft_engine_lock(p2p->engine);
-    for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
-        struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
-        if (!peer->is_gone && peer->link.state == WEFT_LINK_UP &&
+    weft_engine_run_tasks(p2p->engine); /* what was begun is sent before the bye */
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        struct weft_p2p_peer *peer = comm->peers[rank];
+        if (peer != NULL && !peer->is_gone && peer->link.state == WEFT_LINK_UP &&
             (peer->link.lane->caps & WEFT_LANE_SURE) == 0) {
             weft_p2p_reply(peer, &bye); /* asks for an acknowledgement of everything before it */
         }
@@ -219,13 +221,14 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
     }
     p2p = comm->p2p;
     if (atomic_load(&comm->ended) == WEFT_OK) {
-        say_bye(p2p);
-        status = flush(p2p);
+        say_bye(comm);
+        status = flush(comm);
     }
+    weft_p2p_group_forget(comm);
     weft_engine_lock(p2p->engine);
+    weft_engine_run_tasks(p2p->engine); /* none of them may find the communicator gone */
     end_comm(comm, WEFT_ERR_INVALID, "the communicator was closed");
-    p2p->closed[p2p->closed_next++ % WEFT_P2P_CLOSED] =
-        comm->id; /* its frames are sunk from now on */
+    weft_p2p_forget(p2p, comm->id);
     p2p->latest = p2p->latest == comm ? NULL : p2p->latest;
     weft_list_remove(&comm->node);
     settle_all(comm);

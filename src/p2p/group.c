@@ -41,6 +41,16 @@ void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request
     group->last = request;
 }
 
+void weft_p2p_group_forget(const struct weft_p2p_comm *comm)
+{
+    struct weft_p2p_group **at = find(comm);
+    struct weft_p2p_group *group = *at;
+    if (group != NULL) {
+        *at = group->next;
+        free(group);
+    }
+}
+
 weft_status_t weft_p2p_group_begin(struct weft_p2p_comm *comm)
 {
     struct weft_p2p_group *group = *find(comm);

@@ -50,7 +50,9 @@ struct weft_request {
     struct weft_list stream; /* among the peer's streams */
     struct weft_list active; /* in its communicator: what deadlines and failures find */
     struct weft_engine_task task;
-    struct weft_request *next; /* in a group, or free */
+    struct weft_request *next;  /* in a group, or free */
+    struct weft_request *older; /* pooled: the one allocated before it */
+    _Atomic uint32_t *bell;     /* of a wait for any of several; lent; NULL: none */
 
     uint64_t total, moved; /* bytes of a long one; posted, or landed */
     uint32_t id, pass;
@@ -257,7 +259,9 @@ struct weft_p2p {
 
     struct weft_p2p_job jobs[WEFT_P2P_JOBS], *free_jobs;
     _Atomic uint32_t pool_lock;
-    struct weft_request *pool; /* free requests */
+    struct weft_request *pool;   /* free requests */
+    struct weft_request *newest; /* of all that were allocated */
+    bool has_gone;               /* some rank of the job has closed or died */
 };
 
 /* ---- p2p.c ---- */
@@ -280,6 +284,9 @@ void weft_p2p_peer_lost(struct weft_p2p_peer *peer, weft_status_t status, const 
 /* A peer is lost to us that the control plane believes well: the communicator's members must hear. */
 void weft_p2p_tell_members(const struct weft_p2p_comm *comm, const struct weft_p2p_peer *peer);
 void weft_p2p_fail_going(struct weft_p2p *p2p);
+/* Have all other ranks of the communicator closed or died? */
+#define WEFT_P2P_ALONE "all other ranks of the communicator have closed or died"
+bool weft_p2p_is_alone(const struct weft_p2p_comm *comm);
 void weft_p2p_replies_free(struct weft_list *list);
 struct weft_p2p_peer *weft_p2p_peer_of(struct weft_p2p *p2p, uint32_t job_rank);
 /* The peer of a communicator's rank; NULL: oneself, or (then status is set) no memory. */
@@ -337,7 +344,15 @@ static inline bool weft_p2p_group_is_open(const struct weft_p2p_comm *comm)
 {
     return weft_p2p_groups != NULL && weft_p2p_group_has(comm);
 }
+/* This thread's, when the communicator is closed; its requests end with that. */
+void weft_p2p_group_forget(const struct weft_p2p_comm *comm);
 void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request);
+
+/* The number of the next long message or get of this link; never 0, which is none. */
+static inline uint32_t weft_p2p_next_id(const struct weft_p2p_peer *peer)
+{
+    return peer->next_id + 1 != 0 ? peer->next_id + 1 : 1;
+}
 
 /* ---- send.c ---- */
 void weft_p2p_send_begin(struct weft_request *request);

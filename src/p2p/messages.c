@@ -204,6 +204,7 @@ weft_status_t weft_p2p_probe(struct weft_p2p_comm *comm, uint32_t from, uint32_t
     weft_status_t status;
     struct weft_request *request = take(comm, REQUEST_PROBE, &status);
     weft_request_t handle = request;
+    timeout_ms = timeout_ms < comm->timeout_ms ? timeout_ms : (uint32_t)comm->timeout_ms;
     if (status != WEFT_OK) {
         return status;
     }

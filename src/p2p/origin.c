@@ -177,12 +177,12 @@ static bool send_get(struct weft_request *request)
                                    .seq = (uint32_t)(request->len >> 32),
                                    .a = request->registration,
                                    .b = request->offset,
-                                   .c = peer->next_id + 1};
+                                   .c = weft_p2p_next_id(peer)};
     const struct weft_slice nothing = {0};
     if (weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
         return false;
     }
-    request->id = ++peer->next_id;
+    request->id = peer->next_id = (uint32_t)frame.c;
     weft_list_remove(&request->node);
     weft_list_append(&peer->gets, &request->node);
     return true;

@@ -44,6 +44,50 @@ void weft_p2p_place(struct weft_p2p_peer *peer, enum weft_p2p_placing placing, v
     peer->link.lane->ops->place(peer->link.lane, &slice);
 }
 
+static void hold_orphan(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    if (frame->type == WEFT_DATA_EAGER && !weft_link_hold(&peer->link, frame->len)) {
+        weft_p2p_peer_fail(peer, WEFT_ERR_PROTOCOL, "sent more ahead of our receives than it may");
+    }
+}
+
+static void unhold_orphan(const struct weft_p2p_orphan *orphan)
+{
+    if (orphan->done.frame.type == WEFT_DATA_EAGER) {
+        weft_link_unhold(&orphan->peer->link, orphan->done.frame.len);
+    }
+}
+
+/* A frame of a communicator that is closed: its sender must not wait for it. */
+static void sink_frame(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
+                       const struct weft_wire_data *frame)
+{
+    weft_count(weft_engine_counters(p2p->engine), WEFT_COUNTER_SUNK, 1);
+    if (frame->type == WEFT_DATA_ANNOUNCE) {
+        const struct weft_wire_data answer = {
+            .type = WEFT_DATA_DONE, .comm = frame->comm, .a = frame->a, .b = WEFT_ERR_PEER};
+        weft_p2p_reply(peer, &answer);
+    } else if (frame->type == WEFT_DATA_EAGER) {
+        weft_link_consumed(&peer->link, frame->len);
+    }
+}
+
+void weft_p2p_forget(struct weft_p2p *p2p, uint64_t id)
+{
+    struct weft_list *node = p2p->orphans.next;
+    p2p->closed[p2p->closed_next++ % WEFT_P2P_CLOSED] = id;
+    while (node != &p2p->orphans) {
+        struct weft_p2p_orphan *orphan = WEFT_CONTAINER_OF(node, struct weft_p2p_orphan, node);
+        node = node->next;
+        if (orphan->done.frame.comm == id && orphan->is_whole) {
+            weft_list_remove(&orphan->node);
+            unhold_orphan(orphan);
+            sink_frame(p2p, orphan->peer, &orphan->done.frame);
+            free(orphan);
+        }
+    }
+}
+
 /* Envelopes of a communicator that is about to be opened wait for it; of a closed one they go. */
 static void keep_orphan(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                         const struct weft_done *done)
@@ -57,6 +101,7 @@ static void keep_orphan(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
         if (orphan == NULL) {
             weft_p2p_peer_fail(peer, WEFT_ERR_MEMORY, "no memory for an early message");
         } else {
+            hold_orphan(peer, frame);
             orphan->peer = peer;
             orphan->is_whole = true;
             orphan->done = *done;
@@ -68,24 +113,32 @@ static void keep_orphan(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
             weft_list_append(&p2p->orphans, &orphan->node);
         }
     } else {
-        weft_count(weft_engine_counters(p2p->engine), WEFT_COUNTER_SUNK, 1);
-        if (frame->type == WEFT_DATA_ANNOUNCE) {
-            const struct weft_wire_data answer = {
-                .type = WEFT_DATA_DONE, .comm = frame->comm, .a = frame->a};
-            weft_p2p_reply(peer, &answer);
-        } else if (frame->type == WEFT_DATA_EAGER) {
-            weft_link_consumed(&peer->link, frame->len);
-        }
+        sink_frame(p2p, peer, frame);
     }
     if (done->token != 0) {
         done->lane->ops->release(done->lane, done->token);
     }
 }
 
+/* Before anything is allocated for it. */
+static bool is_too_long(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
+                        const struct weft_wire_data *frame)
+{
+    if (frame->type != WEFT_DATA_EAGER || frame->len <= p2p->eager) {
+        return false;
+    }
+    weft_p2p_peer_fail(peer, WEFT_ERR_PROTOCOL,
+                       "sent a longer message ahead of its receive than was agreed (WEFT_EAGER)");
+    return true;
+}
+
 static void frame_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                           const struct weft_done *done)
 {
     struct weft_p2p_comm *comm = weft_p2p_find_comm(p2p, done->frame.comm);
+    if (is_too_long(p2p, peer, &done->frame)) {
+        return;
+    }
     if (comm == NULL || weft_p2p_source(comm, peer) == WEFT_WIRE_NO_RANK) {
         keep_orphan(p2p, peer, done);
         return;
@@ -132,9 +185,15 @@ static void early_header(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     bool is_wanted = done->frame.type == WEFT_DATA_EAGER && !is_closed(p2p, done->frame.comm);
     struct weft_p2p_orphan *orphan = is_wanted ? malloc(sizeof(*orphan) + done->frame.len) : NULL;
     if (orphan == NULL) {
+        if (is_wanted) {
+            weft_p2p_peer_fail(peer, WEFT_ERR_MEMORY, "no memory for an early message");
+        } else {
+            sink_frame(p2p, peer, &done->frame);
+        }
         weft_p2p_place(peer, PLACE_SINK, NULL, done->frame.len);
         return;
     }
+    hold_orphan(peer, &done->frame);
     orphan->peer = peer;
     orphan->done = *done;
     orphan->done.kind = WEFT_DONE_ARRIVED;
@@ -151,8 +210,10 @@ void weft_p2p_orphan_landed(struct weft_p2p_peer *peer)
     struct weft_p2p_orphan *orphan = peer->placing_orphan;
     peer->placing_orphan = NULL;
     orphan->is_whole = true;
-    if (weft_p2p_find_comm(peer->p2p, orphan->done.frame.comm) != NULL) {
+    if (weft_p2p_find_comm(peer->p2p, orphan->done.frame.comm) != NULL ||
+        is_closed(peer->p2p, orphan->done.frame.comm)) {
         weft_list_remove(&orphan->node);
+        unhold_orphan(orphan);
         frame_arrived(peer->p2p, peer, &orphan->done);
         free(orphan);
     }
@@ -162,6 +223,10 @@ static void header_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                            const struct weft_done *done)
 {
     struct weft_p2p_comm *comm = weft_p2p_find_comm(p2p, done->frame.comm);
+    if (is_too_long(p2p, peer, &done->frame)) {
+        weft_p2p_place(peer, PLACE_SINK, NULL, done->frame.len);
+        return;
+    }
     if (comm == NULL || weft_p2p_source(comm, peer) == WEFT_WIRE_NO_RANK) {
         early_header(p2p, peer, done);
         return;
@@ -277,7 +342,7 @@ static bool arm(struct weft_engine_poller *poller)
     struct weft_p2p *p2p = WEFT_CONTAINER_OF(poller, struct weft_p2p, poller);
     bool is_quiet = weft_links_arm(p2p->links) && p2p->going == 0;
     weft_p2p_signals_check(p2p); /* a word that was written before we said that we sleep */
-    return is_quiet;
+    return is_quiet && !weft_engine_has_completed(p2p->engine);
 }
 
 static void disarm(struct weft_engine_poller *poller)
@@ -352,11 +417,13 @@ weft_status_t weft_p2p_open(const struct weft_p2p_spec *spec, struct weft_p2p **
     return WEFT_OK;
 }
 
-static void free_pool(struct weft_p2p *p2p)
+/* Also those that their owners never asked for again. */
+static void free_requests(struct weft_p2p *p2p)
 {
-    while (p2p->pool != NULL) {
-        struct weft_request *request = p2p->pool;
-        p2p->pool = request->next;
+    while (p2p->newest != NULL) {
+        struct weft_request *request = p2p->newest;
+        p2p->newest = request->older;
+        free(request->text);
         free(request);
     }
 }
@@ -384,7 +451,7 @@ void weft_p2p_close(struct weft_p2p *p2p)
     }
     weft_links_close(p2p->links);
     weft_engine_unlock(p2p->engine);
-    free_pool(p2p);
+    free_requests(p2p);
     weft_mem_free((void *)p2p->valid);
     free(p2p->registrations);
     free(p2p->peers);
@@ -399,6 +466,7 @@ void weft_p2p_adopt_orphans(struct weft_p2p *p2p, struct weft_p2p_comm *comm)
         node = node->next;
         if (orphan->done.frame.comm == comm->id && orphan->is_whole) {
             weft_list_remove(&orphan->node);
+            unhold_orphan(orphan);
             frame_arrived(p2p, orphan->peer, &orphan->done);
             free(orphan);
         }

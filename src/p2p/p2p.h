@@ -52,6 +52,9 @@ weft_status_t weft_p2p_comm_open(struct weft_p2p *p2p, uint64_t id, uint32_t ran
 /* Flushes for at most half a second, ends what is left. NULL is fine. ERR_TIMEOUT: messages that were
  * sent are lost, because a rank did not take them (named). */
 weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm);
+/* Under the engine's lock. A communicator is closed, also one that never had messages here: its frames are
+ * sunk from now on, and those that came already. */
+void weft_p2p_forget(struct weft_p2p *p2p, uint64_t id);
 void weft_p2p_comm_set_timeout(struct weft_p2p_comm *comm, uint64_t timeout_ms);
 
 /* ---- operations: as in weft.h, arguments checked; ranks are the communicator's ---- */

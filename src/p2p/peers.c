@@ -166,13 +166,44 @@ static void fail_receives(struct weft_p2p_comm *comm, const struct weft_p2p_peer
 {
     uint32_t source = weft_p2p_source(comm, peer);
     struct weft_match_receive *receive;
-    uint32_t what = are_all_gone(comm) ? WEFT_MATCH_ANY : source;
     if (source == WEFT_WIRE_NO_RANK) {
         return;
     }
-    while ((receive = weft_match_any_receive(&comm->match, what)) != NULL) {
+    while ((receive = weft_match_any_receive(&comm->match, source)) != NULL) {
         struct weft_request *request = WEFT_CONTAINER_OF(receive, struct weft_request, receive);
         weft_p2p_request_end(request, peer->gone_status, peer->gone_text);
+    }
+}
+
+bool weft_p2p_is_alone(const struct weft_p2p_comm *comm)
+{
+    return comm->p2p->has_gone && comm->ranks > 1 && are_all_gone(comm);
+}
+
+/* Receives and probes of anybody, where nobody is left. */
+static void fail_of_anybody(struct weft_p2p_comm *comm)
+{
+    struct weft_match_receive *receive;
+    struct weft_list probes;
+    struct weft_list *node;
+    if (!weft_p2p_is_alone(comm)) {
+        return;
+    }
+    while ((receive = weft_match_any_receive(&comm->match, WEFT_MATCH_ANY)) != NULL) {
+        weft_p2p_request_end(WEFT_CONTAINER_OF(receive, struct weft_request, receive),
+                             WEFT_ERR_PEER, WEFT_P2P_ALONE);
+    }
+    weft_list_move(&comm->probes, &probes);
+    while ((node = weft_list_take(&probes)) != NULL) {
+        weft_p2p_request_end(WEFT_CONTAINER_OF(node, struct weft_request, node), WEFT_ERR_PEER,
+                             WEFT_P2P_ALONE);
+    }
+}
+
+static void fail_everywhere(struct weft_p2p *p2p)
+{
+    for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
+        fail_of_anybody(WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node));
     }
 }
 
@@ -251,6 +282,7 @@ static void peer_fail_now(struct weft_p2p_peer *peer)
     for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
         struct weft_p2p_comm *comm = WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node);
         fail_receives(comm, peer);
+        fail_of_anybody(comm);
         fail_active(comm, peer);
         weft_p2p_tell_members(comm, peer);
     }
@@ -280,8 +312,11 @@ void weft_p2p_peer_fail(struct weft_p2p_peer *peer, weft_status_t status, const 
 
 void weft_p2p_gone(struct weft_p2p *p2p, uint32_t rank, weft_status_t status, const char *text)
 {
+    p2p->has_gone = true;
     if (p2p->peers[rank] != NULL) { /* who comes to know it later asks */
         mark_going(p2p->peers[rank], status, text);
+    } else {
+        fail_everywhere(p2p);
     }
 }
 

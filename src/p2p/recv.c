@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void consume_kept(const struct weft_p2p_arrival *arrival)
+{
+    weft_link_unhold(&arrival->peer->link, arrival->len);
+    weft_link_consumed(&arrival->peer->link, arrival->len);
+}
+
 void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival)
 {
     struct weft_p2p_peer *peer = arrival->peer;
@@ -16,7 +22,7 @@ void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival)
         weft_match_drop(&arrival->comm->match, &arrival->match);
     }
     if (peer != NULL && arrival->type == WEFT_DATA_EAGER) {
-        weft_link_consumed(&peer->link, arrival->len);
+        consume_kept(arrival);
     }
     if (peer != NULL && peer->placing_arrival == arrival) {
         peer->placing_arrival = NULL;
@@ -99,6 +105,11 @@ static void answer_probes(struct weft_p2p_comm *comm)
 
 static void keep(struct weft_p2p_comm *comm, struct weft_p2p_arrival *arrival)
 {
+    struct weft_p2p_peer *peer = arrival->peer;
+    if (peer != NULL && arrival->type == WEFT_DATA_EAGER &&
+        !weft_link_hold(&peer->link, arrival->len)) {
+        weft_p2p_peer_fail(peer, WEFT_ERR_PROTOCOL, "sent more ahead of our receives than it may");
+    }
     weft_match_keep(&comm->match, &arrival->match);
     if (!weft_list_is_empty(&comm->probes)) {
         answer_probes(comm);
@@ -190,6 +201,9 @@ static void end_quickly(struct weft_request *request)
     if (!weft_list_is_empty(&request->active)) {
         weft_list_remove(&request->active);
     }
+    if (request->bell != NULL) {
+        atomic_store_explicit(request->bell, 1, memory_order_release);
+    }
     if (request->message_p != NULL) {
         *request->message_p = request->message;
     }
@@ -263,7 +277,7 @@ static void arrival_landed(struct weft_p2p_arrival *arrival)
     struct weft_request *request = arrival->receive;
     arrival->is_whole = true;
     if (request != NULL) { /* matched while it was on its way */
-        weft_link_consumed(&arrival->peer->link, arrival->len);
+        consume_kept(arrival);
         eager_into(request, arrival->data, arrival->len);
         free(arrival);
     }
@@ -313,8 +327,16 @@ static void self_copied(struct weft_p2p_job *job)
 {
     job->request->works--;
     job->other->works--;
-    weft_p2p_recv_end(job->request);
-    weft_p2p_request_end(job->other, WEFT_OK, "");
+    if (job->request->is_ended) { /* the communicator ended meanwhile */
+        weft_p2p_request_settle(job->request);
+    } else {
+        weft_p2p_recv_end(job->request);
+    }
+    if (job->other->is_ended) {
+        weft_p2p_request_settle(job->other);
+    } else {
+        weft_p2p_request_end(job->other, WEFT_OK, "");
+    }
 }
 
 /* A message to oneself, straight from buffer to buffer. */
@@ -377,7 +399,7 @@ static bool take_arrival(struct weft_request *request, struct weft_p2p_arrival *
         weft_p2p_begin_long(request, arrival);
     } else if (arrival->is_whole) {
         if (arrival->peer != NULL) {
-            weft_link_consumed(&arrival->peer->link, arrival->len);
+            consume_kept(arrival);
         }
         eager_into(request, arrival->data, arrival->len);
     } else {
@@ -430,6 +452,9 @@ void weft_p2p_recv_begin(struct weft_request *request)
             return;
         }
         send_hint(request);
+    } else if (request->rank == WEFT_MATCH_ANY && weft_p2p_is_alone(comm)) {
+        weft_p2p_request_end(request, WEFT_ERR_PEER, WEFT_P2P_ALONE);
+        return;
     }
     request->receive.source = request->rank;
     request->receive.tag = request->tag;
@@ -453,6 +478,10 @@ void weft_p2p_probe_begin(struct weft_request *request)
                             : NULL;
         if (request->peer != NULL && request->peer->is_gone) {
             weft_p2p_request_end(request, request->peer->gone_status, request->peer->gone_text);
+            return;
+        }
+        if (request->rank == WEFT_MATCH_ANY && weft_p2p_is_alone(comm)) {
+            weft_p2p_request_end(request, WEFT_ERR_PEER, WEFT_P2P_ALONE);
             return;
         }
         weft_list_append(&comm->probes, &request->node);

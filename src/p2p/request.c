@@ -40,6 +40,7 @@ void weft_p2p_request_init(struct weft_request *request, struct weft_p2p_comm *c
     request->peer = NULL;
     request->message_p = NULL;
     request->text = NULL;
+    request->bell = NULL;
     request->lent = request->works = 0;
     request->is_ended = request->is_late = request->is_pooled = request->has_signal = false;
     request->total = request->moved = 0;
@@ -67,6 +68,10 @@ struct weft_request *weft_p2p_request_take(struct weft_p2p_comm *comm, enum weft
         if (request == NULL) {
             return NULL;
         }
+        lock_pool(p2p);
+        request->older = p2p->newest;
+        p2p->newest = request;
+        unlock_pool(p2p);
     }
     weft_p2p_request_init(request, comm, kind);
     request->is_pooled = true;
@@ -77,6 +82,7 @@ void weft_p2p_request_give(struct weft_p2p *p2p, struct weft_request *request)
 {
     request->magic = 0;
     free(request->text);
+    request->text = NULL;
     lock_pool(p2p);
     request->next = p2p->pool;
     p2p->pool = request;
@@ -106,7 +112,8 @@ void weft_p2p_request_settle(struct weft_request *request)
     weft_list_remove(&request->node);
     weft_list_remove(&request->stream);
     weft_list_remove(&request->active);
-    if (request->message_p != NULL && request->status == WEFT_OK) {
+    if (request->message_p != NULL &&
+        (request->status == WEFT_OK || request->status == WEFT_ERR_TRUNCATED)) {
         *request->message_p = request->message;
     }
     if (request->kind == REQUEST_GET) {
@@ -116,6 +123,9 @@ void weft_p2p_request_settle(struct weft_request *request)
     if (is_answer) {
         weft_p2p_request_give(p2p, request);
         return;
+    }
+    if (request->bell != NULL) {
+        atomic_store_explicit(request->bell, 1, memory_order_release);
     }
     atomic_store_explicit(&request->is_done, 1, memory_order_release);
     weft_engine_completed(p2p->engine);
@@ -369,7 +379,7 @@ weft_status_t weft_p2p_wait(weft_request_t *request, uint32_t timeout_ms)
     return report(it);
 }
 
-/* Requests of several communicators may have several engines: then each gets its turn. */
+/* The first that is done, -1: none; *first_p: one that is not; NULL: there is none at all. */
 static int find_done(weft_request_t *requests, int count, struct weft_request **first_p)
 {
     *first_p = NULL;
@@ -387,25 +397,55 @@ static int find_done(weft_request_t *requests, int count, struct weft_request **
     return -1;
 }
 
-static void drive_others(weft_request_t *requests, int count, const struct weft_engine *engine)
+static void set_bells(weft_request_t *requests, int count, const struct weft_engine *engine,
+                      _Atomic uint32_t *bell)
 {
     for (int i = 0; i < count; i++) {
-        if (requests[i] != NULL && requests[i]->comm->p2p->engine != engine) {
-            weft_engine_poll(requests[i]->comm->p2p->engine);
+        if (requests[i] != NULL && requests[i]->comm->p2p->engine == engine) {
+            requests[i]->bell = bell;
+            if (bell != NULL && atomic_load(&requests[i]->is_done) != 0) {
+                atomic_store(bell, 1);
+            }
         }
     }
 }
 
-/* Waits on the first; every millisecond it looks whether another one was faster. */
+/* Polls the engines of the others; true: there are some. */
+static bool drive_others(weft_request_t *requests, int count, const struct weft_engine *engine)
+{
+    bool has_others = false;
+    for (int i = 0; i < count; i++) {
+        if (requests[i] != NULL && requests[i]->comm->p2p->engine != engine) {
+            weft_engine_poll(requests[i]->comm->p2p->engine);
+            has_others = true;
+        }
+    }
+    return has_others;
+}
+
+/* Until one of this engine's is done; with several engines not for long. */
+static void wait_for_bell(weft_request_t *requests, int count, struct weft_engine *engine,
+                          uint64_t deadline_ns)
+{
+    _Atomic uint32_t bell = 0;
+    bool has_others = drive_others(requests, count, engine);
+    uint64_t until_ns = has_others ? weft_clock_after_ms(1) : deadline_ns;
+    weft_engine_lock(engine);
+    set_bells(requests, count, engine, &bell);
+    weft_engine_unlock(engine);
+    weft_engine_wait(engine, &bell, until_ns < deadline_ns ? until_ns : deadline_ns);
+    weft_engine_lock(engine);
+    set_bells(requests, count, engine, NULL);
+    weft_engine_unlock(engine);
+}
+
 weft_status_t weft_p2p_wait_any(weft_request_t *requests, int count, uint32_t timeout_ms,
                                 int *index_p)
 {
     uint64_t deadline_ns =
         timeout_ms == WEFT_NO_LIMIT ? WEFT_NEVER : weft_clock_after_ms(timeout_ms);
     struct weft_request *first;
-    unsigned looks = 0;
-    for (;;) {
-        uint64_t look_ns;
+    for (bool is_late = false;; is_late = weft_clock_ns() >= deadline_ns) {
         int index = find_done(requests, count, &first);
         *index_p = index;
         if (index >= 0) {
@@ -416,18 +456,11 @@ weft_status_t weft_p2p_wait_any(weft_request_t *requests, int count, uint32_t ti
         if (first == NULL) {
             return WEFT_OK;
         }
-        if (weft_clock_ns() >= deadline_ns) {
+        if (is_late) {
             return weft_fail(WEFT_ERR_TIMEOUT, "none of %d operations ended within %u ms", count,
                              timeout_ms);
         }
-        drive_others(requests, count, first->comm->p2p->engine);
-        if (looks++ < 1000) {
-            weft_engine_poll(first->comm->p2p->engine);
-            continue;
-        }
-        look_ns = weft_clock_after_ms(1);
-        weft_engine_wait(first->comm->p2p->engine, &first->is_done,
-                         look_ns < deadline_ns ? look_ns : deadline_ns);
+        wait_for_bell(requests, count, first->comm->p2p->engine, deadline_ns);
     }
 }
 

@@ -12,6 +12,7 @@
  */
 #include "p2p/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- hints ---- */
@@ -123,7 +124,7 @@ static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p
         slice.len = 0;
     }
     is_hinted = weft_p2p_hint_take(member, request->tag);
-    frame.a = peer->next_id + 1;
+    frame.a = weft_p2p_next_id(peer);
     frame.flags = is_hinted && slice.len == 0 ? WEFT_DATA_FOLLOWS : 0;
     if (weft_link_send(&peer->link, &frame, &slice, NULL) == WEFT_POST_FULL) {
         if (request->guard != 0) {
@@ -134,7 +135,7 @@ static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p
         }
         return STEP_FULL;
     }
-    peer->next_id++;
+    peer->next_id = (uint32_t)frame.a;
     member->sent++;
     if (!is_hinted) {
         member->unhinted = member->sent;
@@ -274,9 +275,18 @@ void weft_p2p_grant_arrived(struct weft_p2p_peer *peer, const struct weft_wire_d
 void weft_p2p_done_arrived(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
 {
     struct weft_request *request = find_send(peer, frame->a);
-    if (request != NULL) {
-        weft_list_remove(&request->node);
-        weft_list_remove(&request->stream);
-        weft_p2p_request_end(request, WEFT_OK, "");
+    char name[128], text[WEFT_P2P_TEXT];
+    if (request == NULL) {
+        return;
     }
+    weft_list_remove(&request->node);
+    weft_list_remove(&request->stream);
+    if (frame->b == WEFT_OK) {
+        weft_p2p_request_end(request, WEFT_OK, "");
+        return;
+    }
+    weft_p2p_name(request->comm, request->rank, name, sizeof(name));
+    snprintf(text, sizeof(text), "%s closed the communicator without receiving a message of %zu bytes",
+             name, request->len);
+    weft_p2p_request_end(request, WEFT_ERR_PEER, text);
 }

@@ -364,6 +364,13 @@ static void nudge(struct weft_lane *base)
 }
 
 /* Copies that were lent their memory are over soon, whatever the peer does. */
+/* SURE: nothing is kept. */
+static void relocate(struct weft_lane *lane, void *memory)
+{
+    (void)lane;
+    (void)memory;
+}
+
 static unsigned forget(struct weft_lane *lane, const void *cookie)
 {
     (void)lane;
@@ -397,6 +404,7 @@ const struct weft_lane_ops weft_lane_shm = {
     .pull = weft_shm_pull,
     .nudge = nudge,
     .forget = forget,
+    .relocate = relocate,
     .queued = queued,
     .close = weft_shm_close,
 };

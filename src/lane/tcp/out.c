@@ -189,7 +189,8 @@ static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
     post->owned = NULL;
     post->written = 0;
     post->is_silent = false;
-    post->is_zerocopy = slice->len >= lane->zerocopy_min;
+    /* Messages that go ahead are kept by the link, and their memory is given back at once. */
+    post->is_zerocopy = frame->type != WEFT_DATA_EAGER && slice->len >= lane->zerocopy_min;
     post->zero_count = post->zero_left = 0;
     if (lane->is_checked && slice->len > 0) {
         struct weft_wire_data checked = *frame;
@@ -328,6 +329,16 @@ void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane)
 }
 
 /* ---- what is wanted back ---- */
+
+void weft_lane_tcp_relocate(struct weft_lane *base, void *memory)
+{
+    struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    struct weft_lane_tcp_post *post = post_at(lane, lane->tail - 1);
+    if (post->zero_count == 0) { /* else the kernel reads where it was */
+        post->slice.data = memory;
+    }
+    post->is_silent = true;
+}
 
 /* What is left of a post moves into memory of ours: a frame that has begun must end. */
 static bool take_copy(struct weft_lane_tcp_post *post)

@@ -282,5 +282,6 @@ const struct weft_lane_ops weft_lane_tcp = {.name = "tcp",
                                             .pull = pull,
                                             .nudge = nudge,
                                             .forget = weft_lane_tcp_forget,
+                                            .relocate = weft_lane_tcp_relocate,
                                             .queued = weft_lane_tcp_queued,
                                             .close = weft_lane_tcp_close};

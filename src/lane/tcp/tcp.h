@@ -17,7 +17,8 @@
 #define WEFT_LANE_TCP_IN_LEN (16u << 10)
 #define WEFT_LANE_TCP_POSTS 64
 #define WEFT_LANE_TCP_HOT 2
-#define WEFT_LANE_TCP_IO_MAX ((size_t)1 << 20) /* of one system call, so that rounds stay short */
+/* Of one system call, so that rounds stay short: a header and the usual chunk. */
+#define WEFT_LANE_TCP_IO_MAX (((size_t)1 << 20) + WEFT_WIRE_DATA_LEN)
 
 struct weft_lane_tcp_port {
     struct weft_lane_port_spec spec;
@@ -158,6 +159,7 @@ void weft_lane_tcp_flush(struct weft_lane_tcp *lane);
 void weft_lane_tcp_reap(struct weft_lane_tcp *lane);
 /* Tells SENT and WRITABLE; true: there is more to tell than there was room for. */
 bool weft_lane_tcp_tell_sent(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *tell);
+void weft_lane_tcp_relocate(struct weft_lane *base, void *memory);
 unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie);
 /* What is left in the ring goes. */
 void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane);

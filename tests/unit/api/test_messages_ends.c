@@ -308,6 +308,130 @@ static void a_probe_of_a_rank_that_leaves_ends_and_names_it(void **state)
     run_bodies(PROCESSES, 2, probe_who_left);
 }
 
+/* ---- nobody is left ---- */
+
+/* Rank 1 leaves without a word: no receive of anybody has anything to wait for any more. */
+static int wait_for_anybody(int rank, struct harness_shared *shared, void *arg)
+{
+    weft_comm_t comm = NULL;
+    weft_request_t request = NULL;
+    weft_message_t message;
+    uint8_t room[8];
+    (void)arg;
+    EXPECT_OK(job_join(rank, shared, NULL, &comm));
+    if (rank == 0) {
+        EXPECT_OK(weft_recv(comm, room, sizeof(room), WEFT_ANY_SOURCE, TAG, NULL, &request));
+        atomic_store(&shared->word[0], 1);
+        EXPECT(weft_wait(&request, WAIT_MS) == WEFT_ERR_PEER);
+        EXPECT(weft_recv(comm, room, sizeof(room), WEFT_ANY_SOURCE, TAG, NULL, NULL) ==
+               WEFT_ERR_PEER);
+        EXPECT(weft_probe(comm, WEFT_ANY_SOURCE, TAG, WAIT_MS, &message) == WEFT_ERR_PEER);
+    } else {
+        EXPECT(harness_wait_for(&shared->word[0], 1, WAIT_MS));
+    }
+    EXPECT_OK(weft_comm_close(comm));
+    return 0;
+}
+
+static void a_receive_of_anybody_ends_when_all_others_have_left(void **state)
+{
+    (void)state;
+    run_bodies(EVERY_WAY, 2, wait_for_anybody);
+}
+
+/* ---- a communicator that one side has closed, without ever having used it ---- */
+
+static int send_to_a_closed_one(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    weft_comm_t part;
+    uint8_t *bytes = make_bytes(1, 4 * LONG_LEN);
+    EXPECT_OK(weft_comm_split(comm, 0, rank, &part));
+    if (rank == 0) {
+        /* The first may come before it is closed there, the second comes after. */
+        EXPECT(weft_send(part, bytes, 4 * LONG_LEN, 1, TAG, NULL) == WEFT_ERR_PEER);
+        EXPECT(strstr(weft_error_text(), "rank 1") != NULL);
+        EXPECT(weft_send(part, bytes, 4 * LONG_LEN, 1, TAG, NULL) == WEFT_ERR_PEER);
+        for (int i = 0; i < 100; i++) { /* more than may wait for their receives */
+            weft_status_t status = weft_send(part, bytes, 60000, 1, TAG, NULL);
+            EXPECT(status == WEFT_OK || status == WEFT_ERR_PEER);
+        }
+        EXPECT_OK(weft_comm_close(part));
+        EXPECT_OK(weft_send(comm, bytes, 8, 1, TAG, NULL));
+    } else {
+        EXPECT_OK(weft_comm_close(part));
+        EXPECT_OK(weft_recv(comm, bytes, 8, 0, TAG, NULL, NULL));
+    }
+    free(bytes);
+    return 0;
+}
+
+static void messages_to_a_communicator_that_was_closed_there_do_not_wait(void **state)
+{
+    (void)state;
+    run_ways(EVERY_WAY, 2, send_to_a_closed_one);
+}
+
+/* ---- a probe without a limit has the communicator's ---- */
+
+static int probe_for_ever(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    weft_message_t message;
+    if (rank == 0) {
+        EXPECT_OK(weft_comm_set_timeout(comm, 100));
+        EXPECT(weft_probe(comm, 1, TAG, UINT32_MAX, &message) == WEFT_ERR_TIMEOUT);
+    }
+    return 0;
+}
+
+static void a_probe_without_a_limit_ends_with_the_communicator_s(void **state)
+{
+    (void)state;
+    run_ways(PROCESSES, 2, probe_for_ever);
+}
+
+/* ---- ended in the middle of a copy to oneself ---- */
+
+struct killer {
+    weft_comm_t comm;
+    pthread_t thread;
+};
+
+static void *abort_it(void *arg)
+{
+    weft_abort(((struct killer *)arg)->comm, "enough");
+    return NULL;
+}
+
+static int abort_a_copy(int rank, struct harness_shared *shared, void *arg)
+{
+    const size_t len = 64 << 20;
+    uint8_t *from = make_bytes(1, len), *to = allocate(len);
+    weft_request_t requests[2] = {NULL};
+    struct killer killer = {NULL};
+    (void)arg;
+    EXPECT_OK(job_join(rank, shared, NULL, &killer.comm));
+    EXPECT_OK(weft_recv(killer.comm, to, len, rank, TAG, NULL, &requests[0]));
+    EXPECT_OK(weft_send(killer.comm, from, len, rank, TAG, &requests[1]));
+    EXPECT(pthread_create(&killer.thread, NULL, abort_it, &killer) == 0);
+    for (int i = 0; i < 2; i++) {
+        weft_status_t status = weft_wait(&requests[i], WAIT_MS);
+        EXPECT(status == WEFT_OK || status == WEFT_ERR_ABORTED);
+    }
+    EXPECT(pthread_join(killer.thread, NULL) == 0);
+    weft_comm_close(killer.comm);
+    free(from);
+    free(to);
+    return 0;
+}
+
+static void a_message_to_oneself_ends_when_its_communicator_does(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        run_bodies(SHM_PROCESSES, 1, abort_a_copy);
+    }
+}
+
 /* ---- wrong arguments ---- */
 
 static int give_wrong_arguments(weft_comm_t comm, int rank, struct harness_shared *shared)
@@ -402,6 +526,10 @@ int main(void)
         cmocka_unit_test(an_operation_s_deadline_names_the_rank_and_fails_the_communicator),
         cmocka_unit_test(operations_with_a_rank_that_leaves_end_and_name_it),
         cmocka_unit_test(a_probe_of_a_rank_that_leaves_ends_and_names_it),
+        cmocka_unit_test(a_receive_of_anybody_ends_when_all_others_have_left),
+        cmocka_unit_test(messages_to_a_communicator_that_was_closed_there_do_not_wait),
+        cmocka_unit_test(a_probe_without_a_limit_ends_with_the_communicator_s),
+        cmocka_unit_test(a_message_to_oneself_ends_when_its_communicator_does),
         cmocka_unit_test(wrong_arguments_are_invalid_and_harm_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,6 +178,7 @@ static int report_lengths(weft_comm_t comm, int rank, struct harness_shared *sha
             /* one byte less than it has */
             EXPECT(weft_recv(comm, room, len > 0 ? len - 1 : 0, 0, TAG, &message, NULL) ==
                    (len > 0 ? WEFT_ERR_TRUNCATED : WEFT_OK));
+            EXPECT(message.source == 0 && message.tag == TAG && message.len == len);
             EXPECT_OK(weft_send(comm, NULL, 0, 0, TAG, NULL));
         }
     }

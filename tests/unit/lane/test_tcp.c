@@ -66,6 +66,37 @@ static void frames_of_all_sizes_pass_checked(void **state)
     pair_close(&pair);
 }
 
+/* What was lent moves in the middle of its way: the rest is read from there, and nobody hears of SENT. */
+static void lent_memory_may_move_once_it_was_copied(void **state)
+{
+    const size_t len = 1 << 20;
+    uint8_t *first = malloc(len), *second = malloc(len);
+    const struct weft_slice slice = {first, len};
+    struct weft_wire_data frame;
+    struct pair pair;
+    enum weft_post result;
+    (void)state;
+    assert_true(first != NULL && second != NULL);
+    pair_open(&pair);
+    do { /* until the socket is full */
+        frame = frame_of(pair.a.posted + 1, len);
+        for (size_t i = 0; i < len; i++) {
+            first[i] = pattern_at(frame.number, i);
+        }
+        result = weft_lane_tcp.post(pair.a.lane, &frame, &slice, NULL);
+        assert_true(result != WEFT_POST_FULL);
+        pair.a.posted++;
+    } while (result == WEFT_POST_SENT);
+    memcpy(second, first, len);
+    weft_lane_tcp.relocate(pair.a.lane, second);
+    memset(first, 0x11, len);
+    assert_true(poll_until(&pair.b, &pair.a, &pair.b.numbered, pair.a.posted));
+    assert_int_equal(pair.a.sent, 0);
+    pair_close(&pair);
+    free(first);
+    free(second);
+}
+
 /* The kernel says when it has read the memory: until then it stays lent. */
 static void frames_of_all_sizes_pass_with_zero_copy(void **state)
 {
@@ -421,6 +452,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_of_all_sizes_pass_both_ways),
         cmocka_unit_test(frames_of_all_sizes_pass_checked),
+        cmocka_unit_test(lent_memory_may_move_once_it_was_copied),
         cmocka_unit_test(frames_of_all_sizes_pass_with_zero_copy),
         cmocka_unit_test(streams_of_small_and_large_frames_keep_their_order),
         cmocka_unit_test(both_directions_at_once),
