@@ -59,8 +59,16 @@
       "how messages travel: shm (ranks of one host only), tcp, auto: shm where it works, else tcp") \
     X(EAGER, "WEFT_EAGER", SIZE, "64K", 0, 131072, true, NULL, \
       "longest message that is sent before its receive is known") \
-    X(CHUNK, "WEFT_CHUNK", SIZE, "1M", 4096, 16777216, false, NULL, \
-      "longest piece of a long message over tcp") \
+    X(CHUNK, "WEFT_CHUNK", SIZE, "0", 0, 16777216, false, NULL, \
+      "longest piece of a long message over tcp; 0: 1M over one lane, 512K over several") \
+    X(WINDOW, "WEFT_WINDOW", INT, "16", 1, 128, false, NULL, \
+      "pieces on their way in one lane, sent and not acknowledged") \
+    X(LANES, "WEFT_LANES", INT, "0", 0, 8, false, NULL, \
+      "connections over each NIC to each peer on another host; 0: 1") \
+    X(STRATEGY, "WEFT_STRATEGY", CHOICE, "auto", 0, 0, false, "auto|split|rr", \
+      "long messages over several lanes: split (each over all), rr (whole ones in turn), auto") \
+    X(LANE_TIMEOUT, "WEFT_LANE_TIMEOUT", DURATION, "500ms", 50, 60000, false, NULL, \
+      "bytes of a lane that its peer's host has not acknowledged for this long: others take over") \
     X(TCP_CC, "WEFT_TCP_CC", TEXT, "auto", 0, 15, false, NULL, \
       "congestion control of data connections; auto: cubic, else reno, on loopback, elsewhere the kernel's") \
     X(TCP_ZEROCOPY, "WEFT_TCP_ZEROCOPY", SIZE, "0", 0, 1073741824, false, NULL, \

@@ -23,7 +23,6 @@ struct weft_job {
     struct weft_control_observer observer; /* tells p2p what the control plane hears */
     uint32_t *local_ranks;                 /* of this host, ascending; owned */
     uint32_t local_count;
-    struct sockaddr_storage lane_addr;
 };
 
 #define WEFT_COMM_MAGIC 0x636f6d6du

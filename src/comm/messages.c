@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of weft_comm.messages */
 
@@ -67,10 +68,9 @@ static void fail(void *context, const struct weft_p2p_failure *failure, bool is_
     weft_control_fail(job->control, &told, is_final);
 }
 
-/* Where lanes listen: on loopback when nobody is elsewhere, else where the root would reach us. */
-static weft_status_t choose_addr(void *context, struct sockaddr_storage *addr_p)
+/* One address alone: on loopback when nobody is elsewhere, else where the root would reach us. */
+static weft_status_t choose_addr(const struct weft_job *job, struct sockaddr_storage *addr_p)
 {
-    const struct weft_job *job = context;
     const char *filter = job->params.text[WEFT_PARAM_SOCKET_IFNAME];
     int family = weft_comm_family(&job->params);
     struct sockaddr_storage root;
@@ -85,6 +85,34 @@ static weft_status_t choose_addr(void *context, struct sockaddr_storage *addr_p)
         return WEFT_OK;
     }
     return weft_topo_pick(filter, family, addr_p);
+}
+
+/* All that carry data, when there are ranks elsewhere. */
+static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_LINK_NICS],
+                                 uint32_t *count_p)
+{
+    const struct weft_job *job = context;
+    struct weft_topo_iface *found = NULL;
+    unsigned count = 0;
+    weft_status_t status = WEFT_OK;
+    if (job->local_count < job->self.ranks) {
+        status = weft_topo_data_nics("", job->params.text[WEFT_PARAM_SOCKET_IFNAME],
+                                     weft_comm_family(&job->params), &found, &count);
+    }
+    if (status != WEFT_OK || count < 2) {
+        free(found);
+        *count_p = 1;
+        nics[0] = (struct weft_link_nic){.name = ""};
+        return choose_addr(job, &nics[0].addr);
+    }
+    *count_p = count < WEFT_LINK_NICS ? count : WEFT_LINK_NICS;
+    for (uint32_t i = 0; i < *count_p; i++) {
+        memcpy(nics[i].name, found[i].name, sizeof(nics[i].name));
+        nics[i].addr = found[i].addr.addr;
+        nics[i].prefix_len = found[i].addr.prefix_len;
+    }
+    free(found);
+    return WEFT_OK;
 }
 
 /* ---- life ---- */
@@ -116,9 +144,8 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
                            .local_count = job->local_count},
                   .has_shm = path != TCP,
                   .has_tcp = path != SHM,
-                  .choose_addr = choose_addr,
-                  .addr = &job->lane_addr,
-                  .addr_context = job},
+                  .choose_nics = choose_nics,
+                  .nics_context = job},
         .is_crowded = job->local_count > weft_comm_cpus(),
         .context = job,
         .call = call,

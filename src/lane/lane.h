@@ -39,6 +39,8 @@ struct weft_lane {
     uint32_t peer; /* rank of the job */
     uint32_t caps;
     uint32_t chunk_max; /* longest payload of one post */
+    uint16_t slot;       /* which one of several to this peer; the dialler says it in its greeting */
+    uint32_t generation; /* of the slot */
     bool is_up;
     void *owner;                    /* the link's */
     struct weft_lane *next_refused; /* the link's */
@@ -49,7 +51,8 @@ enum weft_done_kind {
     WEFT_DONE_OPENED,  /* a lane is up: one that we dialled, or (owner NULL) one that a peer did */
     WEFT_DONE_ARRIVED, /* a frame with its payload at `payload`, in the lane's memory. token 0: valid
                            until the next poll; else until release(lane, token) */
-    WEFT_DONE_HEADER,  /* a frame whose payload is still on its way: answer with place() at once */
+    WEFT_DONE_HEADER,  /* a frame whose payload is still on its way, or (not SURE) of bulk: answer with
+                           place() at once */
     WEFT_DONE_LANDED,  /* the payload of that frame is where it was asked to be */
     WEFT_DONE_SENT,    /* memory lent with a post is free again */
     WEFT_DONE_WRITABLE, /* a lane that was full has room */
@@ -58,7 +61,8 @@ enum weft_done_kind {
 
 struct weft_done {
     enum weft_done_kind kind;
-    struct weft_lane *lane;
+    struct weft_lane *lane; /* NULL: of none in particular */
+    void *owner;            /* the link's; set there */
     struct weft_wire_data frame; /* ARRIVED, HEADER, LANDED */
     const void *payload;
     uint32_t token;
@@ -80,11 +84,20 @@ struct weft_lane_address {
     uint32_t len; /* 0: this port takes no calls */
 };
 
+struct weft_lane_call {
+    uint32_t peer;
+    uint16_t slot;
+    uint32_t generation;
+    const struct weft_lane_address *address;
+    uint64_t timeout_ms;
+};
+
 struct weft_lane_port_spec {
     struct weft_engine *engine; /* lent, as all pointers here, while the port lives */
     const struct weft_params *params;
     const struct weft_wire_self *self;
     const struct sockaddr_storage *addr; /* tcp: where to listen, port 0 */
+    const char *nic; /* tcp: the device that its lanes go by; "": as the routes say */
     const uint32_t *local_ranks;         /* shm: ranks of this host, ascending, self included */
     uint32_t local_count;
 };
@@ -104,8 +117,8 @@ struct weft_lane_ops {
     void (*disarm)(struct weft_lane_port *port);
 
     /* Dials. OPENED or LOST follows. */
-    weft_status_t (*open)(struct weft_lane_port *port, uint32_t peer,
-                          const struct weft_lane_address *address, struct weft_lane **lane_p);
+    weft_status_t (*open)(struct weft_lane_port *port, const struct weft_lane_call *call,
+                          struct weft_lane **lane_p);
     /* frame->len == slice->len ≤ chunk_max. */
     enum weft_post (*post)(struct weft_lane *lane, const struct weft_wire_data *frame,
                            const struct weft_slice *slice, void *cookie);
@@ -133,6 +146,9 @@ struct weft_lane_ops {
     /* Not SURE. What the latest post was lent has been copied to `memory`, which is read from now on; its
      * SENT does not come. */
     void (*relocate)(struct weft_lane *lane, void *memory);
+    /* Not SURE. Bytes are on their way, and for so many ms the peer's host has not said that any came; 0:
+     * nothing wrong. A process that is stopped does not make its host silent. */
+    uint32_t (*silent_ms)(const struct weft_lane *lane);
     /* Bytes taken by post that have not left yet. */
     size_t (*queued)(const struct weft_lane *lane);
     void (*close)(struct weft_lane *lane); /* at once; NULL is fine */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a link gets its lane: ports opened when first needed, calls over the control plane, the dial, and
+/* How a link gets its lanes: ports opened when first needed, calls over the control plane, the dial, and
  * the other way when one does not work. */
 #include "link/internal.h"
 
@@ -28,17 +28,57 @@ static bool open_shm(struct weft_links *links)
     return links->shm != NULL;
 }
 
+static void carrier_ready(struct weft_engine_source *source, uint32_t events)
+{
+    struct weft_links *links = WEFT_CONTAINER_OF(source, struct weft_links, carrier);
+    struct weft_topo_carrier news[16];
+    unsigned count = weft_topo_carrier_read(source->fd, news, WEFT_COUNT_OF(news));
+    (void)events;
+    for (unsigned i = 0; i < count; i++) {
+        weft_links_carrier(links, news[i].name, news[i].is_up);
+    }
+}
+
+/* Without it a dead NIC is noticed later, by its silence. */
+static void watch_carriers(struct weft_links *links)
+{
+    int fd;
+    links->carrier.ready = carrier_ready;
+    if (weft_topo_carrier_open(&fd) != WEFT_OK) {
+        weft_log(link, INFO, "no news of NICs: %s", weft_error_text());
+    } else if (weft_engine_add(links->spec.port.engine, &links->carrier, fd, EPOLLIN) != WEFT_OK) {
+        weft_fd_close(fd);
+    }
+}
+
 static bool open_tcp(struct weft_links *links)
 {
     const struct weft_links_spec *spec = &links->spec;
-    if (links->tcp == NULL && (spec->choose_addr(spec->addr_context, spec->addr) != WEFT_OK ||
-                               weft_lane_tcp.port_open(&spec->port, &links->tcp) != WEFT_OK)) {
-        weft_log(link, WARN, "no tcp here: %s", weft_error_text());
+    uint32_t count = 0;
+    if (links->tcp_count > 0) {
+        return true;
     }
-    if (links->tcp != NULL) {
+    if (spec->choose_nics(spec->nics_context, links->nics, &count) != WEFT_OK) {
+        weft_log(link, WARN, "no tcp here: %s", weft_error_text());
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct weft_lane_port_spec port = spec->port;
+        port.addr = &links->nics[i].addr;
+        port.nic = links->nics[i].name;
+        if (weft_lane_tcp.port_open(&port, &links->tcp[links->tcp_count]) != WEFT_OK) {
+            weft_log(link, WARN, "no tcp over %s: %s", links->nics[i].name, weft_error_text());
+            continue;
+        }
+        links->nics[links->tcp_count++] = links->nics[i];
+    }
+    if (links->tcp_count > 0) {
         weft_engine_set_costly(spec->port.engine);
     }
-    return links->tcp != NULL;
+    if (links->tcp_count > 1) {
+        watch_carriers(links);
+    }
+    return links->tcp_count > 0;
 }
 
 void weft_link_fail(struct weft_link *link, weft_status_t status, const char *text)
@@ -81,9 +121,11 @@ static void say_here(struct weft_link *link, bool wants_tcp)
         call.shm_len = (uint8_t)address.len;
         memcpy(call.shm, address.bytes, address.len);
     } else if (links->spec.has_tcp && open_tcp(links)) {
-        weft_lane_tcp.address(links->tcp, &address);
-        call.tcp_len = (uint8_t)address.len;
-        memcpy(call.tcp, address.bytes, address.len);
+        for (uint32_t i = 0; i < links->tcp_count; i++) {
+            weft_lane_tcp.address(links->tcp[i], &address);
+            memcpy(call.tcp + call.tcp_len, address.bytes, address.len);
+            call.tcp_len = (uint8_t)(call.tcp_len + address.len);
+        }
     }
     if (call.shm_len == 0 && call.tcp_len == 0) {
         weft_link_fail(link, WEFT_ERR_SYSTEM,
@@ -115,19 +157,31 @@ void weft_link_want(struct weft_link *link)
     }
 }
 
-static bool dial(struct weft_link *link, const struct weft_lane_ops *ops,
-                 struct weft_lane_port *port, const struct weft_lane_address *address)
+static bool dial_shm(struct weft_link *link, const struct weft_wire_dialling *call)
 {
-    struct weft_lane *lane;
-    weft_status_t status = ops->open(port, link->peer, address, &lane);
+    struct weft_lane_address address = {.len = call->shm_len};
+    const struct weft_lane_call shm = {.peer = link->peer, .address = &address};
+    weft_status_t status;
+    memcpy(address.bytes, call->shm, call->shm_len);
+    status = weft_lane_shm.open(link->links->shm, &shm, &link->lane);
     if (status != WEFT_OK) {
+        link->lane = NULL;
         weft_link_fail(link, status, weft_error_text());
         return false;
     }
-    lane->owner = link;
-    link->lane = lane;
+    link->lane->owner = link;
     link->state = WEFT_LINK_CALLING;
     return true;
+}
+
+static void dial_tcp(struct weft_link *link, const struct weft_wire_dialling *call)
+{
+    weft_status_t status = link->bundle == NULL ? weft_bundle_open(link) : WEFT_OK;
+    if (status != WEFT_OK || !weft_bundle_dial(link->bundle, call)) {
+        weft_link_fail(link, status != WEFT_OK ? status : WEFT_ERR_NETWORK, weft_error_text());
+    } else {
+        link->state = WEFT_LINK_CALLING;
+    }
 }
 
 bool weft_link_try_elsewhere(struct weft_link *link)
@@ -146,18 +200,13 @@ bool weft_link_try_elsewhere(struct weft_link *link)
 static void dial_back(struct weft_link *link, const struct weft_wire_dialling *call)
 {
     struct weft_links *links = link->links;
-    struct weft_lane_address address = {.len = 0};
     if (call->shm_len > 0 && links->spec.has_shm && open_shm(links)) {
-        address.len = call->shm_len;
-        memcpy(address.bytes, call->shm, call->shm_len);
         link->is_shm_tried = true;
-        if (!dial(link, &weft_lane_shm, links->shm, &address) && !weft_link_try_elsewhere(link)) {
+        if (!dial_shm(link, call) && !weft_link_try_elsewhere(link)) {
             weft_link_give_up(link);
         }
-    } else if (call->tcp_len > 0 && links->spec.has_tcp && open_tcp(links)) {
-        address.len = call->tcp_len;
-        memcpy(address.bytes, call->tcp, call->tcp_len);
-        dial(link, &weft_lane_tcp, links->tcp, &address);
+    } else if (call->tcp_len >= WEFT_WIRE_ADDR_LEN && links->spec.has_tcp && open_tcp(links)) {
+        dial_tcp(link, call);
     } else if (call->shm_len > 0 && links->spec.has_tcp) {
         ask(link, true);
     } else {
@@ -176,7 +225,7 @@ void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *p
         weft_log(link, ERROR, "cannot answer a call of rank %u: %s", from, weft_error_text());
         return;
     }
-    if (link->lane != NULL || link->state == WEFT_LINK_DOWN) {
+    if (link->lane != NULL || link->bundle != NULL || link->state == WEFT_LINK_DOWN) {
         return; /* it is being dialled, or up */
     }
     if (call.kind == WEFT_DIALLING_NO) {

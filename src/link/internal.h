@@ -1,25 +1,140 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to link: the ports that all links share, and what its files do for each other. */
+/* Private to link: the ports that all links share, the bundle of lanes to one peer, and what its files do
+ * for each other. */
 #ifndef WEFT_LINK_INTERNAL_H
 #define WEFT_LINK_INTERNAL_H
 
 #include "link/link.h"
+#include "topo/topo.h"
 
 struct weft_links {
     struct weft_links_spec spec;
-    struct weft_lane_port *shm, *tcp; /* owned; NULL: not opened */
-    bool is_shm_broken;               /* it could not be opened here */
-    size_t keep_room;                 /* bytes of each keep */
-    uint32_t tell_len;                /* so many came since we told the peer last: tell it now */
-    struct weft_list roomy;           /* links that are due a WRITABLE */
-    struct weft_lane *refused;        /* lanes nobody wants, closed when the events are through */
+    struct weft_lane_port *shm;                 /* owned; NULL: not opened */
+    struct weft_lane_port *tcp[WEFT_LINK_NICS]; /* owned; one per NIC that carries data */
+    struct weft_link_nic nics[WEFT_LINK_NICS];
+    uint32_t tcp_count;
+    bool is_shm_broken;        /* it could not be opened here */
+    size_t keep_room;          /* bytes of each keep */
+    uint32_t tell_len;         /* so many came since we told the peer last: tell it now */
+    struct weft_list roomy;    /* links that are due a WRITABLE */
+    struct weft_list acked;    /* chunks whose SENT is due */
+    struct weft_lane *refused; /* lanes nobody wants, closed when the events are through */
+    struct weft_list broken;   /* links whose LOST is due */
+    struct weft_list bundles;  /* of bundle.node */
+    struct weft_engine_source carrier; /* news of NICs; fd -1: there is one only, or nobody tells */
 };
+
+/* ---- the bundle: all lanes to a peer that can die alone ---- */
+
+/* On its way: sent and not acknowledged, or to be sent again. */
+struct weft_link_chunk {
+    struct weft_list node; /* in its slot (oldest first), in replay, acked, or free */
+    struct weft_link *link;
+    struct weft_wire_data frame;
+    struct weft_slice slice; /* lent */
+    void *cookie;            /* NULL: nobody waits for it any more */
+};
+
+enum weft_slot_state { SLOT_EMPTY, SLOT_DIALLING, SLOT_UP, SLOT_DOWN };
+
+struct weft_slot {
+    enum weft_slot_state state;
+    struct weft_lane *lane; /* owned; DIALLING or UP */
+    uint32_t nic;           /* ours */
+    uint32_t generation;
+    /* the dialler's */
+    struct weft_lane_address there;
+    uint64_t retry_ns, pause_ms;
+
+    /* out */
+    struct weft_list flying; /* chunks, oldest first */
+    uint32_t flying_count;
+    uint64_t flying_len;
+    uint32_t sent, acked; /* chunks by this connection */
+    double rate;          /* bytes per second that it drains; 0: not known yet */
+    uint64_t rate_ns, rate_len; /* since when, and how much was acknowledged since */
+    /* in */
+    uint32_t received, told; /* chunks by this connection */
+    uint64_t untold_len;
+    uint32_t placing; /* number of the chunk that comes now */
+    bool is_placing;  /* … and it is wanted */
+    bool is_stale;    /* the envelope or chunk that comes now has come by another lane */
+};
+
+struct weft_bundle {
+    struct weft_link *link;
+    struct weft_list node; /* among all */
+    bool is_dialler;
+    uint32_t count; /* slots that were ever used, from 0 */
+    uint32_t next;  /* whose turn it is */
+    struct weft_engine_timer tick;
+    uint64_t broken_ns; /* no slot was up since; 0: one is */
+    char broken_text[128];
+
+    struct weft_link_chunk *chunks; /* owned */
+    uint32_t chunk_count;
+    struct weft_list free, replay;
+    uint32_t sent;                         /* number of the latest chunk */
+    uint32_t acked;                        /* all up to it are */
+    uint64_t acked_more[WEFT_LINK_CHUNKS / 64];
+    uint32_t landed; /* all of the peer's up to it have */
+    uint64_t landed_more[WEFT_LINK_CHUNKS / 64];
+
+    struct weft_slot slots[WEFT_LINK_SLOTS];
+};
+
+static inline struct weft_slot *weft_slot_of(const struct weft_lane *lane)
+{
+    return &((struct weft_link *)lane->owner)->bundle->slots[lane->slot];
+}
 
 /* ---- connect.c ---- */
 /* A dial failed, or the lane was lost before it was up: is there another way? */
 bool weft_link_try_elsewhere(struct weft_link *link);
 void weft_link_give_up(struct weft_link *link);
 void weft_link_fail(struct weft_link *link, weft_status_t status, const char *text);
+
+/* ---- bundle.c: slots come and go ---- */
+weft_status_t weft_bundle_open(struct weft_link *link);
+void weft_bundle_close(struct weft_bundle *bundle); /* NULL is fine */
+/* The peer listens at these addresses: dials all slots. false: not one could be dialled (error text). */
+bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
+/* A lane is up; false: it is not wanted. */
+bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane);
+/* One is over; its lane is closed by the caller. true: it was the last, and no other is dialled. */
+bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why);
+/* The peer gave up a slot. */
+void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_data *frame);
+/* Something is on its way that must be watched. */
+void weft_bundle_watch(struct weft_bundle *bundle);
+void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t room);
+
+/* ---- chunks.c: bulk over the slots ---- */
+enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wire_data *frame,
+                               const struct weft_slice *slice, void *cookie);
+/* What was on its way over a slot goes again; false: something waits still. */
+bool weft_chunks_replay(struct weft_bundle *bundle);
+void weft_chunks_lost(struct weft_bundle *bundle, struct weft_slot *slot);
+void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *frame);
+/* Nobody waits for these any more; returns how many SENT will not come. */
+unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie);
+/* The header of one came; false: it has come before, and goes to the sink. */
+bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *done);
+/* All of it came; false: nobody needs it. */
+bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done);
+/* Tells the peer what came by this slot. */
+void weft_chunks_tell(struct weft_bundle *bundle, struct weft_slot *slot);
+
+/* ---- link.c ---- */
+enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *frame,
+                              const struct weft_slice *slice, void *cookie);
+/* The lead died, or there is a better one. */
+void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane);
+void weft_link_refuse(struct weft_links *links, struct weft_lane *lane);
+void weft_link_want_room(struct weft_link *link);
+/* Nothing came back in time: LOST is due. */
+void weft_link_broke(struct weft_link *link);
+void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up); /* bundle.c */
 
 /* ---- keep.c ---- */
 /* Room for one frame of this payload? */
@@ -33,5 +148,7 @@ void *weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *fr
 bool weft_link_keep_flush(struct weft_link *link);
 /* Everything up to this number has arrived there. */
 void weft_link_keep_acked(struct weft_link *link, uint32_t number);
+/* Everything that is not acknowledged is to be sent (again). */
+void weft_link_keep_rewind(struct weft_link *link);
 
 #endif

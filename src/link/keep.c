@@ -114,6 +114,11 @@ bool weft_link_keep_flush(struct weft_link *link)
     return true;
 }
 
+void weft_link_keep_rewind(struct weft_link *link)
+{
+    link->keep_unsent = link->keep_len;
+}
+
 void weft_link_keep_acked(struct weft_link *link, uint32_t number)
 {
     link->acked = number;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link: everything that leads to one peer. Finds the way (shared memory on one host, else tcp), dials
- * on demand, numbers and keeps what may have to go again, counts credit. One lane per link for now.
+ * link: everything that leads to one peer. Finds the ways (shared memory on one host, else tcp over all NICs
+ * that carry data), dials on demand, numbers and keeps what may have to go again, spreads bulk over its
+ * lanes, counts credit.
  *
- * A link is always willing: before its lane is up, short frames are copied into the keep (a ring) and
- * count as sent. On a lane that can die alone they stay there until the peer has acknowledged them, so
+ * A link is always willing: before a lane is up, short frames are copied into the keep (a ring) and
+ * count as sent. On lanes that can die alone they stay there until the peer has acknowledged them, so
  * that another lane can carry them again.
  *
  * Who dials: the higher rank, so that two ranks that want each other at once make one lane. The lower
@@ -17,12 +18,25 @@
 
 #include "lane/lane.h"
 
+#include <netinet/in.h>
+
 #define WEFT_LINK_KEEP                                                                             \
     ((size_t)256 << 10) /* least bytes of the keep: per link over tcp, or not up */
 #define WEFT_LINK_CREDIT ((uint64_t)1 << 20)
 #define WEFT_LINK_SMALL 128 /* what keeping a message costs at least */
+#define WEFT_LINK_NICS 8    /* used at once */
+#define WEFT_LINK_SLOTS 32  /* lanes to one peer */
+#define WEFT_LINK_CHUNKS 1024 /* pieces of bulk on their way to one peer */
 
 struct weft_links;
+struct weft_bundle;
+
+/* A NIC that carries data; "": whatever the routes say. */
+struct weft_link_nic {
+    char name[16];
+    struct sockaddr_storage addr;
+    uint32_t prefix_len;
+};
 
 enum weft_link_state { WEFT_LINK_IDLE, WEFT_LINK_CALLING, WEFT_LINK_UP, WEFT_LINK_DOWN };
 
@@ -31,10 +45,12 @@ struct weft_link {
     struct weft_links *links;
     uint32_t peer; /* rank of the job */
     enum weft_link_state state;
-    struct weft_lane *lane; /* owned; NULL: none */
+    struct weft_lane *lane;     /* the lead, where all but bulk goes; NULL: none. Owned if bundle is NULL */
+    struct weft_bundle *bundle; /* owned; its lanes, where they can die alone; NULL: shared memory */
     weft_status_t status;   /* DOWN: why */
     char text[192];
     bool wants_room;        /* a send was refused: WRITABLE is due */
+    bool was_up;            /* over tcp: what is lost now may come back */
     bool owes_ack;          /* the lane was full when the peer should have been told */
     struct weft_list roomy; /* among those whose keep has room again */
 
@@ -52,20 +68,28 @@ struct weft_link {
     size_t keep_start, keep_len;
     size_t keep_unsent; /* of keep_len, at its end: not given to a lane yet */
     bool is_shm_tried;
+
+    /* an envelope whose payload is on its way into memory */
+    uint32_t placed_number; /* 0: none */
+    struct weft_slice placed;
+    struct weft_lane *placed_lane; /* NULL: its lane is gone, a copy will come */
+    struct weft_list broken;       /* among those whose LOST is due */
 };
 
 struct weft_links_spec {
     struct weft_lane_port_spec port; /* both ports are opened from it */
     bool has_shm, has_tcp;           /* ways that the settings allow */
-    /* Where to listen for tcp: asked when the first lane needs it, written to *port.addr. */
-    weft_status_t (*choose_addr)(void *context, struct sockaddr_storage *addr_p);
-    struct sockaddr_storage *addr;
-    void *addr_context;
+    /* Which NICs carry data: asked when the first tcp lane needs it; at least one. */
+    weft_status_t (*choose_nics)(void *context, struct weft_link_nic nics[WEFT_LINK_NICS],
+                                 uint32_t *count_p);
+    void *nics_context;
     /* Over the control plane; false: no way. */
     bool (*call)(void *context, uint32_t to, const void *payload, size_t len);
     void *context;
     /* The user's link for a rank (a new one when it calls us first); NULL: no memory. */
     struct weft_link *(*find)(void *context, uint32_t rank);
+    /* What was placed for the bulk that came by this slot is not needed: a copy comes, or will. */
+    void (*unplace)(void *context, struct weft_link *link, uint32_t slot);
 };
 
 /* Copies spec; opens nothing yet. */
@@ -74,7 +98,7 @@ weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_li
 void weft_links_close(struct weft_links *links);
 /* A call came for us. */
 void weft_links_called(struct weft_links *links, uint32_t from, const uint8_t *payload, size_t len);
-/* What happened; done[].lane->owner is the link. LOST: the link is DOWN. OPENED: it is UP. */
+/* What happened; done[].owner is the link. LOST: the link is DOWN, lane may be NULL. OPENED: it is UP. */
 unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room);
 /* The next thing to poll, if it is one of the shortest messages; its lane's owner is the link. */
 bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p);
@@ -94,9 +118,25 @@ void weft_link_want(struct weft_link *link);
  * the slice must be empty. FULL: WRITABLE (or LOST) will come. */
 enum weft_post weft_link_send(struct weft_link *link, struct weft_wire_data *frame,
                               const struct weft_slice *slice, void *cookie);
-/* A piece of something long, whose memory is lent anyway: not kept here. Only when UP. */
+/* A piece of something long, whose memory is lent anyway: not kept here. Only when UP. Over lanes that can
+ * die alone it is LENT until the peer has it. */
 enum weft_post weft_link_stream(struct weft_link *link, struct weft_wire_data *frame,
                                 const struct weft_slice *slice, void *cookie);
+/* Answers HEADER, which came by this lane: see lane.h. */
+void weft_link_place(struct weft_link *link, struct weft_done const *done,
+                     const struct weft_slice *slice);
+/* What was placed is wanted back: the rest goes to the sink. */
+void weft_link_unplace_envelope(struct weft_link *link);
+void weft_link_unplace_slot(struct weft_link *link, uint32_t slot);
+/* What was lent with this cookie is wanted back; returns for how many posts SENT will not come. */
+unsigned weft_link_forget(struct weft_link *link, const void *cookie);
+/* Longest piece of bulk. Only when UP. */
+uint32_t weft_link_chunk_max(const struct weft_link *link);
+/* Does bulk keep its order with everything else? */
+bool weft_link_is_single(const struct weft_link *link);
+/* The number of the latest piece of bulk; and: has all of the peer's up to a number landed? */
+uint32_t weft_link_chunks_sent(const struct weft_link *link);
+bool weft_link_has_landed(const struct weft_link *link, uint32_t number);
 /* What a message that came ahead costs its receiver. */
 static inline uint64_t weft_link_cost(size_t len)
 {

@@ -62,6 +62,10 @@ struct weft_net_dial {
 
 /* Starts connecting; the socket becomes writable when it has an answer. */
 weft_status_t weft_net_connect(const struct sockaddr_storage *addr, struct weft_net_dial *dial_p);
+/* The same from an address of ours (its port does not matter), by the device of that name if we may. */
+weft_status_t weft_net_connect_from(const struct sockaddr_storage *from, const char *device,
+                                    const struct sockaddr_storage *addr,
+                                    struct weft_net_dial *dial_p);
 /* Connects to an abstract socket of a process of the same user, else ERR_AUTH; ERR_NETWORK: nobody
  * listens. Blocks only while the listener's queue is full. */
 weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns,

@@ -136,7 +136,33 @@ weft_status_t weft_net_listen_local(const char *name, int *fd_p)
     return WEFT_OK;
 }
 
+/* So that it leaves by that device, also when the routes prefer another. */
+static weft_status_t bind_to(int fd, const struct sockaddr_storage *from, const char *device)
+{
+    struct sockaddr_storage any_port = *from;
+    char text[WEFT_NET_ADDR_TEXT_LEN];
+    const int on = 1;
+    if (device[0] != '\0') { /* refused: the address alone must do */
+        setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device, (socklen_t)strlen(device));
+    }
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    weft_net_addr_set_port(&any_port, 0);
+    if (bind(fd, (const struct sockaddr *)&any_port, weft_net_addr_len(&any_port)) != 0) {
+        int error = errno;
+        weft_net_addr_print(from, text);
+        return weft_fail(WEFT_ERR_NETWORK, "cannot send from %s: %s", text, strerror(error));
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft_net_connect(const struct sockaddr_storage *addr, struct weft_net_dial *dial_p)
+{
+    return weft_net_connect_from(NULL, "", addr, dial_p);
+}
+
+weft_status_t weft_net_connect_from(const struct sockaddr_storage *from, const char *device,
+                                    const struct sockaddr_storage *addr,
+                                    struct weft_net_dial *dial_p)
 {
     char text[WEFT_NET_ADDR_TEXT_LEN];
     weft_status_t status;
@@ -146,6 +172,11 @@ weft_status_t weft_net_connect(const struct sockaddr_storage *addr, struct weft_
     }
     weft_fd_own(fd);
     tune(fd);
+    status = from != NULL ? bind_to(fd, from, device) : WEFT_OK;
+    if (status != WEFT_OK) {
+        weft_fd_close(fd);
+        return status;
+    }
     if (connect(fd, (const struct sockaddr *)addr, weft_net_addr_len(addr)) != 0 &&
         errno != EINPROGRESS) {
         int error = errno;

@@ -82,20 +82,19 @@ void weft_p2p_comm_set_timeout(struct weft_p2p_comm *comm, uint64_t timeout_ms)
 void weft_p2p_take_back(struct weft_request *request)
 {
     struct weft_p2p_peer *peer = request->peer;
-    const struct weft_slice sink = {0};
-    struct weft_lane *lane = peer != NULL ? peer->link.lane : NULL;
-    if (lane == NULL) {
+    if (peer == NULL || peer->is_gone) {
         return;
     }
     if (request->lent > 0) {
-        unsigned count = lane->ops->forget(lane, request);
+        unsigned count = weft_link_forget(&peer->link, request);
         request->lent -= count;
         peer->lent -= request->id != 0 || request->kind != REQUEST_SEND ? count : 0;
     }
     if (peer->placing_request == request) {
         peer->placing_request = NULL;
-        lane->ops->place(lane, &sink);
+        weft_link_unplace_envelope(&peer->link);
     }
+    weft_p2p_unplace_pieces(peer, request);
     if (peer->placing_arrival != NULL && peer->placing_arrival->receive == request) {
         weft_p2p_arrival_drop(peer->placing_arrival);
     }
@@ -105,8 +104,8 @@ static void take_back_puts(struct weft_p2p *p2p)
 {
     for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
         struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
-        if (peer->puts_lent > 0 && peer->link.lane != NULL) {
-            peer->puts_lent -= peer->link.lane->ops->forget(peer->link.lane, peer);
+        if (peer->puts_lent > 0) {
+            peer->puts_lent -= weft_link_forget(&peer->link, peer);
         }
     }
 }
@@ -186,7 +185,7 @@ static void say_bye(struct weft_p2p_comm *comm)
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         struct weft_p2p_peer *peer = comm->peers[rank];
         if (peer != NULL && !peer->is_gone && peer->link.state == WEFT_LINK_UP &&
-            (peer->link.lane->caps & WEFT_LANE_SURE) == 0) {
+            peer->link.bundle != NULL) {
             weft_p2p_reply(peer, &bye); /* asks for an acknowledgement of everything before it */
         }
     }

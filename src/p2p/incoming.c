@@ -181,10 +181,10 @@ void weft_p2p_chunk_arrived(struct weft_p2p_peer *peer, const struct weft_done *
 void weft_p2p_chunk_place(struct weft_p2p_peer *peer, const struct weft_done *done)
 {
     struct weft_request *request = find_incoming(peer, &done->frame);
-    peer->placing_request = request;
     if (request == NULL) {
-        weft_p2p_place(peer, PLACE_SINK, NULL, done->frame.len);
+        weft_p2p_place(peer, done, PLACE_SINK, NULL);
     } else {
-        weft_p2p_place(peer, PLACE_CHUNK, request->data + done->frame.b, done->frame.len);
+        peer->pieces[done->lane->slot].request = request;
+        weft_p2p_place(peer, done, PLACE_CHUNK, request->data + done->frame.b);
     }
 }

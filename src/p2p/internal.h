@@ -11,7 +11,7 @@
 #define WEFT_P2P_PIECE ((size_t)4 << 20) /* of a copy that is pulled */
 #define WEFT_P2P_TURN                                                                              \
     ((size_t)8 << 20)     /* of one stream; shorter ones go whole, which caches like */
-#define WEFT_P2P_WINDOW 4 /* chunks lent to one lane */
+#define WEFT_P2P_WINDOW 4 /* chunks lent to a lane that only copies them */
 #define WEFT_P2P_JOBS 64
 #define WEFT_P2P_HINTS 4
 #define WEFT_P2P_HEARD_BETWEEN 16 /* polls: then more than the shortest messages has its turn */
@@ -115,6 +115,13 @@ enum weft_p2p_placing {
     PLACE_SINK
 };
 
+/* Bulk on its way into memory. */
+struct weft_p2p_piece {
+    enum weft_p2p_placing placing;
+    struct weft_request *request; /* CHUNK and PART; NULL: nobody's any more */
+    uint64_t registration;        /* PUT */
+};
+
 /* A frame of a communicator that is not open here yet. */
 struct weft_p2p_orphan {
     struct weft_list node;
@@ -143,12 +150,12 @@ struct weft_p2p_peer {
     uint32_t lent; /* chunks in the lane's hands */
     uint32_t next_id;
 
-    /* the frame that is being placed */
+    /* the envelope that is being placed */
     enum weft_p2p_placing placing;
     struct weft_request *placing_request;
     struct weft_p2p_arrival *placing_arrival;
     struct weft_p2p_orphan *placing_orphan;
-    uint64_t placing_registration;
+    struct weft_p2p_piece pieces[WEFT_LINK_SLOTS]; /* bulk that is being placed, by lane */
 
     /* one-sided, as target: a flush or a signal waits for copies before it */
     uint32_t put_works;
@@ -389,8 +396,12 @@ void weft_p2p_envelope_place(struct weft_p2p_comm *comm, struct weft_p2p_peer *p
 void weft_p2p_recv_end(struct weft_request *request); /* all of it came, or what fits */
 /* The frame that was placed is whole. */
 void weft_p2p_landed(struct weft_p2p_peer *peer, const struct weft_done *done);
-void weft_p2p_place(struct weft_p2p_peer *peer, enum weft_p2p_placing placing, void *data,
-                    size_t len);
+void weft_p2p_place(struct weft_p2p_peer *peer, const struct weft_done *done,
+                    enum weft_p2p_placing placing, void *data);
+/* The piece that comes by this slot is not the request's (or registration's) any more. */
+void weft_p2p_unplace_pieces(struct weft_p2p_peer *peer, const struct weft_request *request);
+/* Signals and flushes whose pieces are all there now. */
+void weft_p2p_held_check(struct weft_p2p_peer *peer);
 /* Somebody sends to oneself: NULL when no receive takes it. */
 void weft_p2p_self_arrived(struct weft_request *sender);
 /* What is being placed will not be wanted: its rest goes to the sink, if the lane still is there. */

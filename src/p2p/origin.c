@@ -125,9 +125,8 @@ void weft_p2p_origin_arrived(struct weft_p2p_peer *peer, const struct weft_done 
 void weft_p2p_part_place(struct weft_p2p_peer *peer, const struct weft_done *done)
 {
     struct weft_request *request = check_part(peer, &done->frame);
-    peer->placing_request = request;
-    weft_p2p_place(peer, PLACE_PART, request != NULL ? request->data + done->frame.b : NULL,
-                   done->frame.len);
+    peer->pieces[done->lane->slot].request = request;
+    weft_p2p_place(peer, done, PLACE_PART, request != NULL ? request->data + done->frame.b : NULL);
 }
 
 /* ---- frames of the origin, in the order of the calls ---- */
@@ -137,7 +136,8 @@ static bool send_put(struct weft_request *request)
     struct weft_p2p_peer *peer = request->peer;
     while (request->moved < request->len) {
         size_t left = request->len - request->moved;
-        size_t len = left < peer->link.lane->chunk_max ? left : peer->link.lane->chunk_max;
+        size_t most = weft_link_chunk_max(&peer->link);
+        size_t len = left < most ? left : most;
         struct weft_wire_data frame = {.type = WEFT_DATA_PUT,
                                        .comm = request->comm->id,
                                        .a = request->registration,
@@ -155,6 +155,7 @@ static bool send_put(struct weft_request *request)
     if (request->has_signal) {
         struct weft_wire_data frame = {.type = WEFT_DATA_SIGNAL,
                                        .comm = request->comm->id,
+                                       .seq = weft_link_chunks_sent(&peer->link),
                                        .a = request->signal_registration,
                                        .b = request->signal_offset,
                                        .c = request->add};
@@ -191,8 +192,10 @@ static bool send_get(struct weft_request *request)
 static bool send_flush(struct weft_request *request)
 {
     struct weft_p2p_peer *peer = request->peer;
-    struct weft_wire_data frame = {
-        .type = WEFT_DATA_FLUSH, .comm = request->comm->id, .a = peer->flush_number + 1};
+    struct weft_wire_data frame = {.type = WEFT_DATA_FLUSH,
+                                   .comm = request->comm->id,
+                                   .seq = weft_link_chunks_sent(&peer->link),
+                                   .a = peer->flush_number + 1};
     const struct weft_slice nothing = {0};
     if (weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
         return false;

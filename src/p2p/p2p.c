@@ -36,12 +36,34 @@ static bool is_closed(const struct weft_p2p *p2p, uint64_t id)
     return false;
 }
 
-void weft_p2p_place(struct weft_p2p_peer *peer, enum weft_p2p_placing placing, void *data,
-                    size_t len)
+void weft_p2p_place(struct weft_p2p_peer *peer, const struct weft_done *done,
+                    enum weft_p2p_placing placing, void *data)
 {
-    const struct weft_slice slice = {.data = data, .len = len};
-    peer->placing = placing;
-    peer->link.lane->ops->place(peer->link.lane, &slice);
+    const struct weft_slice slice = {.data = data, .len = done->frame.len};
+    if (weft_wire_data_is_bulk(&done->frame)) {
+        peer->pieces[done->lane->slot].placing = placing;
+    } else {
+        peer->placing = placing;
+    }
+    weft_link_place(&peer->link, done, &slice);
+}
+
+void weft_p2p_unplace_pieces(struct weft_p2p_peer *peer, const struct weft_request *request)
+{
+    for (uint32_t i = 0; i < WEFT_LINK_SLOTS; i++) {
+        if (peer->pieces[i].request == request) {
+            peer->pieces[i] = (struct weft_p2p_piece){.placing = PLACE_SINK};
+            weft_link_unplace_slot(&peer->link, i);
+        }
+    }
+}
+
+/* What came by that slot comes again by another. */
+static void unplace(void *context, struct weft_link *link, uint32_t slot)
+{
+    struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(link, struct weft_p2p_peer, link);
+    (void)context;
+    peer->pieces[slot] = (struct weft_p2p_piece){.placing = PLACE_NOTHING};
 }
 
 static void hold_orphan(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
@@ -190,7 +212,7 @@ static void early_header(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
         } else {
             sink_frame(p2p, peer, &done->frame);
         }
-        weft_p2p_place(peer, PLACE_SINK, NULL, done->frame.len);
+        weft_p2p_place(peer, done, PLACE_SINK, NULL);
         return;
     }
     hold_orphan(peer, &done->frame);
@@ -202,7 +224,7 @@ static void early_header(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     orphan->is_whole = false;
     weft_list_append(&p2p->orphans, &orphan->node);
     peer->placing_orphan = orphan;
-    weft_p2p_place(peer, PLACE_ORPHAN, orphan->payload, done->frame.len);
+    weft_p2p_place(peer, done, PLACE_ORPHAN, orphan->payload);
 }
 
 void weft_p2p_orphan_landed(struct weft_p2p_peer *peer)
@@ -223,9 +245,16 @@ static void header_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                            const struct weft_done *done)
 {
     struct weft_p2p_comm *comm = weft_p2p_find_comm(p2p, done->frame.comm);
+    bool is_bulk = weft_wire_data_is_bulk(&done->frame);
+    if (is_bulk && done->lane->owner == NULL) {
+        return; /* its lane was given up in this very poll: a copy will come */
+    }
     if (is_too_long(p2p, peer, &done->frame)) {
-        weft_p2p_place(peer, PLACE_SINK, NULL, done->frame.len);
+        weft_p2p_place(peer, done, PLACE_SINK, NULL);
         return;
+    }
+    if (is_bulk) {
+        peer->pieces[done->lane->slot] = (struct weft_p2p_piece){.placing = PLACE_NOTHING};
     }
     if (comm == NULL || weft_p2p_source(comm, peer) == WEFT_WIRE_NO_RANK) {
         early_header(p2p, peer, done);
@@ -242,14 +271,18 @@ static void header_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     } else {
         weft_p2p_peer_fail(peer, WEFT_ERR_PROTOCOL, "sent a frame that is too long");
     }
-    if (peer->placing == PLACE_NOTHING) { /* refused */
-        weft_p2p_place(peer, PLACE_SINK, NULL, done->frame.len);
+    if ((is_bulk ? peer->pieces[done->lane->slot].placing : peer->placing) == PLACE_NOTHING) {
+        weft_p2p_place(peer, done, PLACE_SINK, NULL); /* refused */
     }
 }
 
 static void peer_lost(struct weft_p2p_peer *peer, const struct weft_done *done)
 {
     char text[WEFT_P2P_TEXT];
+    if (done->lane == NULL) {
+        weft_p2p_peer_fail(peer, done->status, done->text);
+        return;
+    }
     snprintf(text, sizeof(text), "the connection (%s) is lost: %s", done->lane->peer_text,
              done->text);
     weft_p2p_peer_lost(peer, done->status, text);
@@ -257,7 +290,7 @@ static void peer_lost(struct weft_p2p_peer *peer, const struct weft_done *done)
 
 static void event(struct weft_p2p *p2p, const struct weft_done *done)
 {
-    struct weft_link *link = done->lane->owner;
+    struct weft_link *link = done->owner;
     struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(link, struct weft_p2p_peer, link);
     switch (done->kind) {
     case WEFT_DONE_ARRIVED:
@@ -407,6 +440,7 @@ weft_status_t weft_p2p_open(const struct weft_p2p_spec *spec, struct weft_p2p **
     links.context = p2p;
     links.call = call_peer;
     links.find = find_link;
+    links.unplace = unplace;
     status = weft_links_open(&links, &p2p->links);
     if (status != WEFT_OK) {
         free(p2p->peers);

@@ -129,7 +129,8 @@ void weft_p2p_pump(struct weft_p2p_peer *peer)
     if (peer->link.state != WEFT_LINK_UP || !pump_replies(peer) || !pump_waiting(peer)) {
         return;
     }
-    while (!weft_list_is_empty(&peer->streams) && peer->lent < WEFT_P2P_WINDOW) {
+    while (!weft_list_is_empty(&peer->streams) &&
+           (peer->lent < WEFT_P2P_WINDOW || peer->link.bundle != NULL)) {
         struct weft_request *request =
             WEFT_CONTAINER_OF(peer->streams.next, struct weft_request, stream);
         if (!weft_p2p_stream_advance(request)) {
@@ -272,6 +273,7 @@ static void peer_fail_now(struct weft_p2p_peer *peer)
         peer->placing_orphan = NULL;
     }
     peer->placing = PLACE_NOTHING;
+    memset(peer->pieces, 0, sizeof(peer->pieces));
     fail_list(&peer->streams, offsetof(struct weft_request, stream), peer);
     for (size_t i = 0; i < WEFT_COUNT_OF(lists); i++) {
         fail_list((struct weft_list *)(void *)((char *)peer + lists[i]),

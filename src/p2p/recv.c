@@ -17,7 +17,6 @@ static void consume_kept(const struct weft_p2p_arrival *arrival)
 void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival)
 {
     struct weft_p2p_peer *peer = arrival->peer;
-    const struct weft_slice sink = {0};
     if (!weft_list_is_empty(&arrival->match.node)) {
         weft_match_drop(&arrival->comm->match, &arrival->match);
     }
@@ -27,9 +26,7 @@ void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival)
     if (peer != NULL && peer->placing_arrival == arrival) {
         peer->placing_arrival = NULL;
         peer->placing = PLACE_SINK;
-        if (peer->link.lane != NULL) {
-            peer->link.lane->ops->place(peer->link.lane, &sink);
-        }
+        weft_link_unplace_envelope(&peer->link);
     }
     free(arrival);
 }
@@ -257,8 +254,7 @@ void weft_p2p_envelope_place(struct weft_p2p_comm *comm, struct weft_p2p_peer *p
         request->peer = peer;
         weft_p2p_request_list(request);
         peer->placing_request = request;
-        weft_p2p_place(peer, PLACE_RECV, frame->len <= request->len ? request->data : NULL,
-                       frame->len);
+        weft_p2p_place(peer, done, PLACE_RECV, frame->len <= request->len ? request->data : NULL);
         return;
     }
     arrival = arrival_new(comm, peer, frame, frame->len);
@@ -268,7 +264,7 @@ void weft_p2p_envelope_place(struct weft_p2p_comm *comm, struct weft_p2p_peer *p
     }
     arrival->is_whole = false;
     peer->placing_arrival = arrival;
-    weft_p2p_place(peer, PLACE_ARRIVAL, arrival->data, frame->len);
+    weft_p2p_place(peer, done, PLACE_ARRIVAL, arrival->data);
     keep(comm, arrival);
 }
 
@@ -283,7 +279,7 @@ static void arrival_landed(struct weft_p2p_arrival *arrival)
     }
 }
 
-void weft_p2p_landed(struct weft_p2p_peer *peer, const struct weft_done *done)
+static void envelope_landed(struct weft_p2p_peer *peer, const struct weft_done *done)
 {
     enum weft_p2p_placing placing = peer->placing;
     struct weft_request *request = peer->placing_request;
@@ -304,20 +300,31 @@ void weft_p2p_landed(struct weft_p2p_peer *peer, const struct weft_done *done)
     case PLACE_ORPHAN:
         weft_p2p_orphan_landed(peer);
         break;
-    case PLACE_CHUNK:
-        if (request != NULL) {
-            weft_p2p_chunk_landed(request, done->frame.len);
-        }
+    default: /* to the sink */
         break;
-    case PLACE_PART:
-        if (request != NULL) {
-            weft_p2p_part_landed(request, done->frame.len);
-        }
-        break;
-    case PLACE_NOTHING:
-    case PLACE_PUT:
-    case PLACE_SINK:
-        break;
+    }
+}
+
+static void piece_landed(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    struct weft_p2p_piece piece = peer->pieces[done->lane->slot];
+    peer->pieces[done->lane->slot] = (struct weft_p2p_piece){.placing = PLACE_NOTHING};
+    if (piece.placing == PLACE_CHUNK && piece.request != NULL) {
+        weft_p2p_chunk_landed(piece.request, done->frame.len);
+    } else if (piece.placing == PLACE_PART && piece.request != NULL) {
+        weft_p2p_part_landed(piece.request, done->frame.len);
+    }
+    if (!weft_list_is_empty(&peer->held)) {
+        weft_p2p_held_check(peer);
+    }
+}
+
+void weft_p2p_landed(struct weft_p2p_peer *peer, const struct weft_done *done)
+{
+    if (weft_wire_data_is_bulk(&done->frame)) {
+        piece_landed(peer, done);
+    } else {
+        envelope_landed(peer, done);
     }
 }
 

@@ -125,7 +125,9 @@ static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p
     }
     is_hinted = weft_p2p_hint_take(member, request->tag);
     frame.a = weft_p2p_next_id(peer);
-    frame.flags = is_hinted && slice.len == 0 ? WEFT_DATA_FOLLOWS : 0;
+    /* Over several lanes its chunks could be there first. */
+    frame.flags =
+        is_hinted && slice.len == 0 && weft_link_is_single(&peer->link) ? WEFT_DATA_FOLLOWS : 0;
     if (weft_link_send(&peer->link, &frame, &slice, NULL) == WEFT_POST_FULL) {
         if (request->guard != 0) {
             weft_p2p_guard_give(request);
@@ -210,7 +212,8 @@ bool weft_p2p_stream_advance(struct weft_request *request)
     struct weft_p2p_peer *peer = request->peer;
     bool is_send = request->kind == REQUEST_SEND;
     size_t left = request->len - request->moved;
-    size_t len = left < peer->link.lane->chunk_max ? left : peer->link.lane->chunk_max;
+    size_t most = weft_link_chunk_max(&peer->link);
+    size_t len = left < most ? left : most;
     struct weft_wire_data frame = {.type = is_send ? WEFT_DATA_CHUNK : WEFT_DATA_PART,
                                    .comm = request->comm->id,
                                    .tag = request->pass,
@@ -281,6 +284,7 @@ void weft_p2p_done_arrived(struct weft_p2p_peer *peer, const struct weft_wire_da
     }
     weft_list_remove(&request->node);
     weft_list_remove(&request->stream);
+    weft_p2p_take_back(request); /* all of it is there: copies on their way are not needed */
     if (frame->b == WEFT_OK) {
         weft_p2p_request_end(request, WEFT_OK, "");
         return;

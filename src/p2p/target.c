@@ -68,11 +68,30 @@ static void apply(struct weft_p2p_peer *peer, const struct weft_wire_data *frame
     }
 }
 
-/* SIGNAL and FLUSH come after the copies of what came before them. */
+static bool is_due(const struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
+{
+    return peer->put_works == 0 && weft_link_has_landed(&peer->link, frame->seq);
+}
+
+void weft_p2p_held_check(struct weft_p2p_peer *peer)
+{
+    while (!weft_list_is_empty(&peer->held)) {
+        struct weft_p2p_reply *held =
+            WEFT_CONTAINER_OF(peer->held.next, struct weft_p2p_reply, node);
+        if (!is_due(peer, &held->frame)) {
+            return;
+        }
+        weft_list_remove(&held->node);
+        apply(peer, &held->frame);
+        free(held);
+    }
+}
+
+/* SIGNAL and FLUSH come after what came before them, and its copies. */
 static void apply_in_order(struct weft_p2p_peer *peer, const struct weft_wire_data *frame)
 {
     struct weft_p2p_reply *held;
-    if (peer->put_works == 0 && weft_list_is_empty(&peer->held)) {
+    if (is_due(peer, frame) && weft_list_is_empty(&peer->held)) {
         apply(peer, frame);
         return;
     }
@@ -87,14 +106,8 @@ static void apply_in_order(struct weft_p2p_peer *peer, const struct weft_wire_da
 
 static void put_copied(struct weft_p2p_job *job)
 {
-    struct weft_p2p_peer *peer = job->peer;
-    struct weft_list *node;
-    peer->put_works--;
-    while (peer->put_works == 0 && (node = weft_list_take(&peer->held)) != NULL) {
-        struct weft_p2p_reply *held = WEFT_CONTAINER_OF(node, struct weft_p2p_reply, node);
-        apply(peer, &held->frame);
-        free(held);
-    }
+    job->peer->put_works--;
+    weft_p2p_held_check(job->peer);
 }
 
 static void put_arrived(struct weft_p2p_peer *peer, const struct weft_done *done)
@@ -167,8 +180,8 @@ void weft_p2p_put_place(struct weft_p2p_peer *peer, const struct weft_done *done
     if (memory == NULL) {
         note_refused(peer, done->frame.comm);
     }
-    peer->placing_registration = done->frame.a;
-    weft_p2p_place(peer, memory != NULL ? PLACE_PUT : PLACE_SINK, memory, done->frame.len);
+    peer->pieces[done->lane->slot].registration = done->frame.a;
+    weft_p2p_place(peer, done, memory != NULL ? PLACE_PUT : PLACE_SINK, memory);
 }
 
 static void stop_answer(struct weft_request *request)
@@ -180,21 +193,26 @@ static void stop_answer(struct weft_request *request)
     }
 }
 
+static void stop_placing(struct weft_p2p_peer *peer, uint64_t comm, uint64_t registration)
+{
+    for (uint32_t i = 0; i < WEFT_LINK_SLOTS; i++) {
+        if (peer->pieces[i].placing == PLACE_PUT && peer->pieces[i].registration == registration) {
+            peer->pieces[i].placing = PLACE_SINK;
+            note_refused(peer, comm);
+            weft_link_unplace_slot(&peer->link, i);
+        }
+    }
+}
+
 void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration)
 {
     struct weft_p2p *p2p = comm->p2p;
-    const struct weft_slice sink = {0};
     struct weft_list all;
     struct weft_list *node;
     weft_engine_work_flush(p2p->engine);
     for (node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
         struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
-        if (peer->placing == PLACE_PUT && peer->placing_registration == registration &&
-            peer->link.lane != NULL) {
-            peer->placing = PLACE_SINK;
-            note_refused(peer, comm->id);
-            peer->link.lane->ops->place(peer->link.lane, &sink);
-        }
+        stop_placing(peer, comm->id, registration);
     }
     weft_list_move(&comm->active, &all);
     while ((node = weft_list_take(&all)) != NULL) {

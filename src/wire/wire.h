@@ -246,21 +246,25 @@ enum weft_wire_data_type {
     WEFT_DATA_PUT,       /* a = registration, b = offset, c = operation id */
     WEFT_DATA_GET,     /* a = registration, b = offset, c = operation id; length: tag + seq << 32 */
     WEFT_DATA_PART,    /* answer to GET; c = operation id, b = offset in the answer */
-    WEFT_DATA_SIGNAL,  /* a = registration, b = offset, c = what to add; after all puts before it */
-    WEFT_DATA_FLUSH,   /* a = number of a quiet: answer when all puts before it are applied */
+    WEFT_DATA_SIGNAL,  /* a = registration, b = offset, c = what to add; after all puts before it: bulk
+                          up to number seq */
+    WEFT_DATA_FLUSH,   /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
-    WEFT_DATA_ACK,     /* carries only ack */
+    WEFT_DATA_ACK,     /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
+                          seq; flags DOWN: that slot is given up. A lane's first frame, by its dialler:
+                          tag = slot, seq = generation */
     WEFT_DATA_BYE,     /* nothing more comes */
     WEFT_DATA_TYPE_END
 };
-enum { WEFT_DATA_FOLLOWS = 1, WEFT_DATA_CHECKED = 2 };
+enum { WEFT_DATA_FOLLOWS = 1, WEFT_DATA_CHECKED = 2, WEFT_DATA_SLOT = 4, WEFT_DATA_DOWN = 8 };
 
 /*
  *  0      2    3     4    8      16   20   24  32  40  48       52   56            60
  *  | magic|type|flags|len | comm |tag |seq | a | b | c | number |ack | payload crc | crc32c of 0…59 |
- * seq counts the envelopes (EAGER, ANNOUNCE) of one communicator from this rank to that one; number
- * counts the frames kept for replay, 0: not kept; ack: all numbers up to it have arrived. Then len bytes
- * of payload; payload crc counts when flags has CHECKED. All on one lane in order.
+ * seq counts the envelopes (EAGER, ANNOUNCE) of one communicator from this rank to that one. number
+ * counts the frames kept for replay, 0: not kept; ack: all of those numbers up to it have arrived. Bulk
+ * has numbers of its own, and any lane; everything else goes over one lane in order. Then len bytes of
+ * payload; payload crc counts when flags has CHECKED.
  */
 #define WEFT_WIRE_DATA_LEN 64
 #define WEFT_WIRE_DATA_MAX (64u << 20) /* longest payload of one frame */
@@ -274,6 +278,12 @@ struct weft_wire_data {
     uint32_t number, ack;
     uint32_t payload_crc;
 };
+/* Pieces of something long: they may travel on any lane and have numbers of their own. */
+static inline bool weft_wire_data_is_bulk(const struct weft_wire_data *data)
+{
+    return data->len > 0 && (data->type == WEFT_DATA_CHUNK || data->type == WEFT_DATA_PUT ||
+                             data->type == WEFT_DATA_PART);
+}
 void weft_wire_data_encode(const struct weft_wire_data *data, uint8_t out[WEFT_WIRE_DATA_LEN]);
 /* ERR_PROTOCOL: magic, type, length or CRC. */
 weft_status_t weft_wire_data_decode(const uint8_t in[WEFT_WIRE_DATA_LEN],
@@ -284,12 +294,13 @@ weft_status_t weft_wire_data_decode(const uint8_t in[WEFT_WIRE_DATA_LEN],
  * one wants to know where; HERE: the lower one says where it listens; NO: whoever says it found no
  * way. */
 enum { WEFT_DIALLING_ASK = 1, WEFT_DIALLING_HERE = 2, WEFT_DIALLING_NO = 3 };
-#define WEFT_WIRE_DIALLING_ADDRESS_MAX 96
+#define WEFT_WIRE_DIALLING_ADDRESS_MAX (8 * WEFT_WIRE_ADDR_LEN)
 #define WEFT_WIRE_DIALLING_MAX (4 + 2 * WEFT_WIRE_DIALLING_ADDRESS_MAX)
 struct weft_wire_dialling {
     uint8_t kind;
     uint8_t shm_len, tcp_len; /* 0: not that way */
-    uint8_t shm[WEFT_WIRE_DIALLING_ADDRESS_MAX], tcp[WEFT_WIRE_DIALLING_ADDRESS_MAX];
+    uint8_t shm[WEFT_WIRE_DIALLING_ADDRESS_MAX];
+    uint8_t tcp[WEFT_WIRE_DIALLING_ADDRESS_MAX]; /* one address after the other, of each NIC */
 };
 size_t weft_wire_dialling_encode(const struct weft_wire_dialling *call,
                                  uint8_t out[WEFT_WIRE_DIALLING_MAX]);

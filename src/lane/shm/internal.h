@@ -362,8 +362,8 @@ void weft_shm_pool_close(struct weft_shm_port *port);
 
 /* lane.c */
 extern const struct weft_net_conn_ops weft_shm_caller_ops; /* of the port's acceptor */
-weft_status_t weft_shm_open(struct weft_lane_port *base, uint32_t peer,
-                            const struct weft_lane_address *address, struct weft_lane **lane_p);
+weft_status_t weft_shm_open(struct weft_lane_port *base, const struct weft_lane_call *call,
+                            struct weft_lane **lane_p);
 void weft_shm_close(struct weft_lane *base);
 void weft_shm_lane_free(struct weft_shm_lane *lane);
 /* The peer's inbox and pool are mapped. */

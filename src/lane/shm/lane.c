@@ -473,14 +473,15 @@ static void dial(struct weft_shm_lane *lane)
     }
 }
 
-weft_status_t weft_shm_open(struct weft_lane_port *base, uint32_t peer,
-                            const struct weft_lane_address *address, struct weft_lane **lane_p)
+weft_status_t weft_shm_open(struct weft_lane_port *base, const struct weft_lane_call *call,
+                            struct weft_lane **lane_p)
 {
     struct weft_shm_port *port = (struct weft_shm_port *)base;
+    uint32_t peer = call->peer;
     uint32_t index = find_local(port, peer);
     struct weft_shm_lane *lane;
     weft_status_t status;
-    if (index == UINT32_MAX || index == port->index || address->len == 0) {
+    if (index == UINT32_MAX || index == port->index || call->address->len == 0) {
         return weft_fail(WEFT_ERR_INVALID, "rank %u cannot be reached through shared memory", peer);
     }
     lane = port->lanes[index];

@@ -371,6 +371,12 @@ static void relocate(struct weft_lane *lane, void *memory)
     (void)memory;
 }
 
+static uint32_t silent_ms(const struct weft_lane *lane)
+{
+    (void)lane;
+    return 0;
+}
+
 static unsigned forget(struct weft_lane *lane, const void *cookie)
 {
     (void)lane;
@@ -405,6 +411,7 @@ const struct weft_lane_ops weft_lane_shm = {
     .nudge = nudge,
     .forget = forget,
     .relocate = relocate,
+    .silent_ms = silent_ms,
     .queued = queued,
     .close = weft_shm_close,
 };

@@ -68,6 +68,23 @@ static void set_options(struct weft_lane_tcp *lane, int fd)
     }
 }
 
+/* A host that acknowledges nothing: bytes were sent again and still no word. A peer that is only stopped
+ * has a kernel that goes on acknowledging, the probes of a full window too. */
+uint32_t weft_lane_tcp_silent_ms(const struct weft_lane *base)
+{
+    const struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    struct tcp_info info;
+    socklen_t len = sizeof(info);
+    if (lane->source.fd < 0 ||
+        getsockopt(lane->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
+        return 0;
+    }
+    if ((info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 1) {
+        return info.tcpi_last_ack_recv;
+    }
+    return 0;
+}
+
 /* ---- a lane's life ---- */
 
 static struct weft_lane_tcp *lane_new(struct weft_lane_tcp_port *port, uint32_t peer,
@@ -265,12 +282,16 @@ static weft_status_t dial(struct weft_lane_tcp *lane)
 {
     const struct weft_lane_tcp_port *port = weft_lane_tcp_port_of(lane->lane.port);
     struct weft_net_dial dial;
-    weft_status_t status = weft_net_connect(&lane->addr, &dial);
+    weft_status_t status =
+        port->spec.nic[0] != '\0'
+            ? weft_net_connect_from(port->spec.addr, port->spec.nic, &lane->addr, &dial)
+            : weft_net_connect(&lane->addr, &dial);
     if (status != WEFT_OK) {
         return status;
     }
     dial.self = port->spec.self;
     dial.purpose = WEFT_WIRE_LANE;
+    dial.lane = lane->lane.slot;
     dial.ops = &client_ops;
     dial.owner = lane;
     status = weft_net_conn_open(port->spec.engine, &dial, &lane->conn);
@@ -285,7 +306,7 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     struct weft_lane_tcp *lane = WEFT_CONTAINER_OF(timer, struct weft_lane_tcp, timer);
     weft_status_t status;
     if (lane->conn != NULL || now_ns >= lane->deadline_ns) {
-        weft_lane_tcp_lose(lane, WEFT_ERR_NETWORK, "did not answer in time (WEFT_START_TIMEOUT)");
+        weft_lane_tcp_lose(lane, WEFT_ERR_NETWORK, "did not answer in time");
         return;
     }
     status = dial(lane);
@@ -294,30 +315,31 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     }
 }
 
-weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, uint32_t peer,
-                                 const struct weft_lane_address *address, struct weft_lane **lane_p)
+weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, const struct weft_lane_call *call,
+                                 struct weft_lane **lane_p)
 {
     struct weft_lane_tcp_port *port = weft_lane_tcp_port_of(base);
     struct weft_lane_tcp *lane;
     struct weft_wire_addr wire;
     struct sockaddr_storage addr;
     weft_status_t status;
-    if (address->len != WEFT_WIRE_ADDR_LEN) {
-        return weft_fail(WEFT_ERR_INVALID, "rank %u has no tcp address", peer);
+    if (call->address->len != WEFT_WIRE_ADDR_LEN) {
+        return weft_fail(WEFT_ERR_INVALID, "rank %u has no tcp address", call->peer);
     }
-    status = weft_wire_addr_decode(address->bytes, &wire);
+    status = weft_wire_addr_decode(call->address->bytes, &wire);
     status = status == WEFT_OK ? weft_net_addr_from_wire(&wire, &addr) : status;
     if (status != WEFT_OK) {
         return status;
     }
-    lane = lane_new(port, peer, WEFT_LANE_TCP_DIALLING);
+    lane = lane_new(port, call->peer, WEFT_LANE_TCP_DIALLING);
     if (lane == NULL) {
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for a lane to rank %u", peer);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a lane to rank %u", call->peer);
     }
     lane->is_known = true;
+    lane->lane.slot = call->slot;
+    lane->lane.generation = call->generation;
     lane->addr = addr;
-    lane->deadline_ns =
-        weft_clock_after_ms((uint64_t)port->spec.params->number[WEFT_PARAM_START_TIMEOUT]);
+    lane->deadline_ns = weft_clock_after_ms(call->timeout_ms);
     weft_net_addr_print(&addr, lane->lane.peer_text);
     status = dial(lane);
     if (status != WEFT_OK) {

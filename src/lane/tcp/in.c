@@ -6,7 +6,8 @@
  * as it is until the next look, because what was told points into it.
  *
  * A payload that is not whole yet is asked about (HEADER), unless it is short: the rest of those is
- * waited for in the buffer, which costs less than a question.
+ * waited for in the buffer, which costs less than a question. Bulk is always asked about: it may have
+ * come by another lane already.
  */
 #include "lane/tcp/tcp.h"
 
@@ -143,11 +144,13 @@ static bool sink(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *tell)
 static bool take_greeting(struct weft_lane_tcp *lane, const struct weft_wire_data *frame,
                           struct weft_lane_tcp_tell *tell)
 {
-    if (frame->type != WEFT_DATA_ACK || frame->len != 0) {
+    if (frame->type != WEFT_DATA_ACK || frame->len != 0 || frame->tag > UINT16_MAX) {
         weft_lane_tcp_lose(lane, WEFT_ERR_PROTOCOL, "did not begin with a greeting");
         return false;
     }
     lane->in_start += WEFT_WIRE_DATA_LEN;
+    lane->lane.slot = (uint16_t)frame->tag;
+    lane->lane.generation = frame->seq;
     lane->state = WEFT_LANE_TCP_UP;
     lane->lane.is_up = lane->is_known = true;
     weft_lane_tcp_tell(tell, lane, WEFT_DONE_OPENED);
@@ -183,10 +186,10 @@ static bool take_frame(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *te
     if (lane->state == WEFT_LANE_TCP_GREETING) {
         return take_greeting(lane, &frame, tell);
     }
-    if (lying_in(lane) - WEFT_WIRE_DATA_LEN >= frame.len) {
+    if (!weft_wire_data_is_bulk(&frame) && lying_in(lane) - WEFT_WIRE_DATA_LEN >= frame.len) {
         return take_whole(lane, &frame, tell);
     }
-    if (frame.len > WAITED_FOR_MAX) {
+    if (frame.len > WAITED_FOR_MAX || weft_wire_data_is_bulk(&frame)) {
         lane->in_start += WEFT_WIRE_DATA_LEN;
         lane->frame = frame;
         lane->reading = WEFT_LANE_TCP_ASKED;
@@ -256,7 +259,7 @@ void weft_lane_tcp_place(struct weft_lane *base, const struct weft_slice *slice)
     if (lane->reading != WEFT_LANE_TCP_ASKED || lane->state == WEFT_LANE_TCP_LOST) {
         return;
     }
-    assert(len < lane->frame.len); /* or it would have been told whole */
+    len = len < lane->frame.len ? len : lane->frame.len;
     lane->left = lane->frame.len;
     lane->crc = 0;
     if (slice->data == NULL) {
@@ -266,9 +269,12 @@ void weft_lane_tcp_place(struct weft_lane *base, const struct weft_slice *slice)
         assert(slice->len == lane->frame.len);
         lane->reading = WEFT_LANE_TCP_PLACING;
         lane->into = slice->data;
-        memcpy(lane->into, lane->in + lane->in_start, len);
+        if (len > 0) {
+            memcpy(lane->into, lane->in + lane->in_start, len);
+        }
         note_placed(lane, len);
     }
-    lane->in_start = lane->in_end = 0;
+    lane->in_start += (uint32_t)len;
+    lane->has_more |= lane->left == 0;
     weft_lane_tcp_make_ready(lane, 0); /* the rest is likely there already */
 }

@@ -237,7 +237,8 @@ enum weft_post weft_lane_tcp_post(struct weft_lane *base, const struct weft_wire
 
 void weft_lane_tcp_greet(struct weft_lane_tcp *lane)
 {
-    const struct weft_wire_data ack = {.type = WEFT_DATA_ACK};
+    const struct weft_wire_data ack = {
+        .type = WEFT_DATA_ACK, .tag = lane->lane.slot, .seq = lane->lane.generation};
     const struct weft_slice nothing = {NULL, 0};
     struct weft_lane_tcp_post *post = prepare(lane, &ack, &nothing, NULL);
     post->is_silent = true;

@@ -283,5 +283,6 @@ const struct weft_lane_ops weft_lane_tcp = {.name = "tcp",
                                             .nudge = nudge,
                                             .forget = weft_lane_tcp_forget,
                                             .relocate = weft_lane_tcp_relocate,
+                                            .silent_ms = weft_lane_tcp_silent_ms,
                                             .queued = weft_lane_tcp_queued,
                                             .close = weft_lane_tcp_close};

@@ -136,9 +136,9 @@ void weft_lane_tcp_make_ready(struct weft_lane_tcp *lane, uint32_t events);
 
 /* dial.c */
 extern const struct weft_net_conn_ops weft_lane_tcp_server_ops;
-weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, uint32_t peer,
-                                 const struct weft_lane_address *address,
+weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, const struct weft_lane_call *call,
                                  struct weft_lane **lane_p);
+uint32_t weft_lane_tcp_silent_ms(const struct weft_lane *base);
 void weft_lane_tcp_close(struct weft_lane *base);
 /* The connection is over; the next poll says so. Lent memory is not touched from now on. */
 void weft_lane_tcp_lose(struct weft_lane_tcp *lane, weft_status_t status, const char *text);

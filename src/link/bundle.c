@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The slots of a link: connections over all NICs that two hosts share. They are dialled by the higher rank,
+ * die alone, and come back. docs/lanes.md has the whole protocol.
+ *
+ * Ten times a second, while anything is on its way, a tick looks whether the peer's host still acknowledges
+ * what each slot has sent, tells what came, and dials what is down. What the tick finds late, netlink
+ * mostly has said at once.
+ */
+#include "link/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_MS 100
+#define PAUSE_MIN_MS 100
+#define PAUSE_MAX_MS 1000
+#define REDIAL_MS 1500 /* an attempt takes no longer: the path may be up again before the next */
+#define POOL_PER_SLOT 128
+
+static void tick(struct weft_engine_timer *timer, uint64_t now_ns);
+
+static const struct weft_params *params_of(const struct weft_bundle *bundle)
+{
+    return bundle->link->links->spec.port.params;
+}
+
+weft_status_t weft_bundle_open(struct weft_link *link)
+{
+    struct weft_links *links = link->links;
+    int64_t lanes = links->spec.port.params->number[WEFT_PARAM_LANES];
+    uint32_t slots = links->tcp_count * (uint32_t)(lanes > 0 ? lanes : 1) + 1;
+    struct weft_bundle *bundle = calloc(1, sizeof(*bundle));
+    uint32_t count = (slots < WEFT_LINK_SLOTS ? slots : WEFT_LINK_SLOTS) * POOL_PER_SLOT;
+    struct weft_link_chunk *chunks = calloc(count, sizeof(*chunks));
+    if (bundle == NULL || chunks == NULL) {
+        free(bundle);
+        free(chunks);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for lanes to rank %u", link->peer);
+    }
+    bundle->link = link;
+    bundle->chunks = chunks;
+    bundle->chunk_count = count;
+    bundle->is_dialler = links->spec.port.self->rank > link->peer;
+    weft_list_open(&bundle->free);
+    weft_list_open(&bundle->replay);
+    for (uint32_t i = 0; i < count; i++) {
+        weft_list_append(&bundle->free, &chunks[i].node);
+    }
+    for (uint32_t i = 0; i < WEFT_LINK_SLOTS; i++) {
+        weft_list_open(&bundle->slots[i].flying);
+    }
+    weft_engine_timer_open(&bundle->tick, tick);
+    weft_list_append(&links->bundles, &bundle->node);
+    link->bundle = bundle;
+    return WEFT_OK;
+}
+
+void weft_bundle_close(struct weft_bundle *bundle)
+{
+    struct weft_list *acked, *node;
+    if (bundle == NULL) {
+        return;
+    }
+    weft_engine_timer_cancel(bundle->link->links->spec.port.engine, &bundle->tick);
+    for (uint32_t i = 0; i < WEFT_LINK_SLOTS; i++) {
+        if (bundle->slots[i].lane != NULL) {
+            bundle->slots[i].lane->ops->close(bundle->slots[i].lane);
+        }
+    }
+    acked = &bundle->link->links->acked;
+    for (node = acked->next; node != acked;) {
+        struct weft_list *next = node->next;
+        if (WEFT_CONTAINER_OF(node, struct weft_link_chunk, node)->link == bundle->link) {
+            weft_list_remove(node);
+        }
+        node = next;
+    }
+    weft_list_remove(&bundle->node);
+    bundle->link->bundle = NULL;
+    free(bundle->chunks);
+    free(bundle);
+}
+
+/* ---- dialling ---- */
+
+static const char *nic_of(const struct weft_bundle *bundle, const struct weft_slot *slot)
+{
+    const char *name = bundle->link->links->nics[slot->nic].name;
+    return name[0] != '\0' ? name : "tcp";
+}
+
+static void retry_later(struct weft_slot *slot)
+{
+    slot->state = SLOT_DOWN;
+    slot->pause_ms = slot->pause_ms == 0 ? PAUSE_MIN_MS : 2 * slot->pause_ms;
+    slot->pause_ms = slot->pause_ms < PAUSE_MAX_MS ? slot->pause_ms : PAUSE_MAX_MS;
+    slot->retry_ns = weft_clock_after_ms(slot->pause_ms);
+}
+
+static bool dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms)
+{
+    struct weft_slot *slot = &bundle->slots[index];
+    struct weft_link *link = bundle->link;
+    const struct weft_lane_call call = {.peer = link->peer,
+                                        .slot = (uint16_t)index,
+                                        .generation = slot->generation + 1,
+                                        .address = &slot->there,
+                                        .timeout_ms = timeout_ms};
+    if (weft_lane_tcp.open(link->links->tcp[slot->nic], &call, &slot->lane) != WEFT_OK) {
+        slot->lane = NULL;
+        retry_later(slot);
+        return false;
+    }
+    slot->generation++;
+    slot->lane->owner = link;
+    slot->state = SLOT_DIALLING;
+    return true;
+}
+
+static bool is_same_net(const struct weft_link_nic *nic, const struct weft_wire_addr *there)
+{
+    bool is_v6 = nic->addr.ss_family == AF_INET6;
+    const uint8_t *here =
+        is_v6 ? (const uint8_t *)&((const struct sockaddr_in6 *)&nic->addr)->sin6_addr
+              : (const uint8_t *)&((const struct sockaddr_in *)&nic->addr)->sin_addr;
+    if (there->family != (is_v6 ? 6 : 4)) {
+        return false;
+    }
+    for (uint32_t i = 0, bits = nic->prefix_len; bits > 0; i++) {
+        uint32_t part = bits < 8 ? bits : 8;
+        uint8_t mask = (uint8_t)(0xff << (8 - part));
+        if (((here[i] ^ there->bytes[i]) & mask) != 0) {
+            return false;
+        }
+        bits -= part;
+    }
+    return true;
+}
+
+struct pair {
+    uint32_t nic, there;
+};
+
+/* Which of our NICs with which of the peer's: those that share a network; if none does, in turn. */
+static uint32_t pair_nics(const struct weft_bundle *bundle, const uint8_t *addresses,
+                          uint32_t count, struct pair *pairs)
+{
+    const struct weft_links *links = bundle->link->links;
+    uint32_t found = 0;
+    for (uint32_t nic = 0; nic < links->tcp_count; nic++) {
+        for (uint32_t i = 0; i < count; i++) {
+            struct weft_wire_addr there;
+            if (weft_wire_addr_decode(addresses + (size_t)i * WEFT_WIRE_ADDR_LEN, &there) ==
+                    WEFT_OK &&
+                is_same_net(&links->nics[nic], &there)) {
+                pairs[found++] = (struct pair){nic, i};
+                break;
+            }
+        }
+    }
+    if (found == 0) {
+        for (uint32_t nic = 0; nic < links->tcp_count && (nic == 0 || nic < count); nic++) {
+            pairs[found++] = (struct pair){nic, nic % count};
+        }
+    }
+    return found;
+}
+
+static void set_slot(struct weft_bundle *bundle, uint32_t index, const struct pair *pair,
+                     const uint8_t *addresses)
+{
+    struct weft_slot *slot = &bundle->slots[index];
+    slot->nic = pair->nic;
+    slot->there.len = WEFT_WIRE_ADDR_LEN;
+    memcpy(slot->there.bytes, addresses + (size_t)pair->there * WEFT_WIRE_ADDR_LEN,
+           WEFT_WIRE_ADDR_LEN);
+    bundle->count = index + 1;
+}
+
+bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)
+{
+    struct pair pairs[WEFT_LINK_NICS];
+    uint32_t there = call->tcp_len / WEFT_WIRE_ADDR_LEN;
+    uint32_t count = pair_nics(bundle, call->tcp, there, pairs);
+    int64_t lanes = params_of(bundle)->number[WEFT_PARAM_LANES];
+    uint32_t bulk = count * (uint32_t)(lanes > 0 ? lanes : 1);
+    uint64_t timeout_ms = (uint64_t)params_of(bundle)->number[WEFT_PARAM_START_TIMEOUT];
+    bool is_any = false;
+    bulk = bulk < WEFT_LINK_SLOTS ? bulk : WEFT_LINK_SLOTS - 1;
+    set_slot(bundle, 0, &pairs[0], call->tcp);
+    for (uint32_t i = 0; i < bulk && bulk > 1; i++) {
+        set_slot(bundle, i + 1, &pairs[i % count], call->tcp);
+    }
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        is_any |= dial_slot(bundle, i, timeout_ms);
+    }
+    if (is_any) {
+        weft_bundle_watch(bundle);
+    }
+    return is_any;
+}
+
+/* ---- up ---- */
+
+static struct weft_lane *find_lead(struct weft_bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        if (bundle->slots[i].state == SLOT_UP) {
+            return bundle->slots[i].lane;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t find_nic(const struct weft_links *links, const struct weft_lane *lane)
+{
+    for (uint32_t i = 0; i < links->tcp_count; i++) {
+        if (links->tcp[i] == lane->port) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+/* The peer dialled again before we knew that the old connection is over. */
+static bool take_call(struct weft_bundle *bundle, struct weft_lane *lane)
+{
+    struct weft_slot *slot = &bundle->slots[lane->slot];
+    if (bundle->is_dialler ||
+        (slot->state != SLOT_EMPTY && (int32_t)(lane->generation - slot->generation) <= 0)) {
+        return false;
+    }
+    if (slot->lane != NULL) {
+        struct weft_lane *old = slot->lane;
+        weft_bundle_lost(bundle, slot, "replaced by a new connection");
+        weft_link_refuse(bundle->link->links, old);
+    }
+    slot->lane = lane;
+    slot->generation = lane->generation;
+    slot->nic = find_nic(bundle->link->links, lane);
+    lane->owner = bundle->link;
+    return true;
+}
+
+bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
+{
+    struct weft_link *link = bundle->link;
+    struct weft_slot *slot;
+    if (lane->slot >= WEFT_LINK_SLOTS || (lane->owner == NULL && !take_call(bundle, lane))) {
+        return false;
+    }
+    slot = &bundle->slots[lane->slot];
+    bundle->count = bundle->count > lane->slot ? bundle->count : lane->slot + 1u;
+    slot->state = SLOT_UP;
+    slot->pause_ms = 0;
+    slot->sent = slot->acked = slot->received = slot->told = 0;
+    slot->untold_len = 0;
+    slot->rate = 0;
+    slot->is_placing = slot->is_stale = false;
+    bundle->broken_ns = 0;
+    weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
+             lane->slot, lane->peer_text);
+    weft_link_set_lead(link, find_lead(bundle));
+    weft_chunks_replay(bundle);
+    weft_bundle_watch(bundle);
+    return true;
+}
+
+/* ---- down ---- */
+
+static void tell_down(struct weft_bundle *bundle, const struct weft_slot *slot)
+{
+    struct weft_wire_data frame = {.type = WEFT_DATA_ACK,
+                                   .flags = WEFT_DATA_DOWN,
+                                   .tag = (uint32_t)(slot - bundle->slots),
+                                   .seq = slot->generation};
+    const struct weft_slice nothing = {0};
+    if (bundle->link->lane != NULL) {
+        weft_link_post(bundle->link, &frame, &nothing, NULL);
+    }
+}
+
+bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
+{
+    struct weft_link *link = bundle->link;
+    const struct weft_links_spec *spec = &link->links->spec;
+    struct weft_lane *lane = slot->lane;
+    bool was_up = slot->state == SLOT_UP;
+    slot->lane = NULL;
+    retry_later(slot);
+    weft_chunks_lost(bundle, slot);
+    if (slot->is_placing) {
+        spec->unplace(spec->context, link, (uint32_t)(slot - bundle->slots));
+        slot->is_placing = false;
+    }
+    if (link->placed_lane == lane) {
+        link->placed_lane = NULL; /* a copy will complete it */
+    }
+    if (was_up) {
+        weft_log(link, INFO, "lane %u to rank %u by %s is over: %s",
+                 (unsigned)(slot - bundle->slots), link->peer, nic_of(bundle, slot), why);
+        weft_link_set_lead(link, find_lead(bundle));
+        tell_down(bundle, slot);
+        weft_chunks_replay(bundle);
+    }
+    weft_bundle_watch(bundle);
+    if (find_lead(bundle) == NULL && bundle->broken_ns == 0) {
+        bundle->broken_ns = weft_clock_ns();
+        snprintf(bundle->broken_text, sizeof(bundle->broken_text), "%s", why);
+    }
+    return find_lead(bundle) == NULL;
+}
+
+static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
+{
+    struct weft_lane *lane = slot->lane;
+    weft_log(link, WARN, "lane %u to rank %u by %s is given up: %s; %s",
+             (unsigned)(slot - bundle->slots), bundle->link->peer, nic_of(bundle, slot), why,
+             find_lead(bundle) != NULL ? "the others take over" : "no other is left");
+    weft_bundle_lost(bundle, slot, why);
+    lane->ops->close(lane);
+}
+
+void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_data *frame)
+{
+    struct weft_slot *slot = &bundle->slots[frame->tag % WEFT_LINK_SLOTS];
+    if (frame->tag < WEFT_LINK_SLOTS && slot->state == SLOT_UP &&
+        slot->generation == frame->seq) {
+        struct weft_lane *lane = slot->lane;
+        weft_bundle_lost(bundle, slot, "the peer gave it up");
+        weft_link_refuse(bundle->link->links, lane); /* events of it may follow in this poll */
+    }
+}
+
+void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t room)
+{
+    size_t len = 0;
+    uint32_t seen = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < bundle->count && len < room; i++) {
+        const struct weft_slot *slot = &bundle->slots[i];
+        if ((seen >> slot->nic & 1) == 0) {
+            seen |= 1u << slot->nic;
+            len += (size_t)snprintf(text + len, room - len, "%s%s", len > 0 ? ", " : "",
+                                    nic_of(bundle, slot));
+        }
+    }
+}
+
+/* ---- what must be watched ---- */
+
+void weft_bundle_watch(struct weft_bundle *bundle)
+{
+    if (weft_list_is_empty(&bundle->tick.node)) {
+        weft_engine_timer_set(bundle->link->links->spec.port.engine, &bundle->tick,
+                              weft_clock_after_ms(TICK_MS));
+    }
+}
+
+static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
+{
+    bool is_lead = slot->lane == bundle->link->lane;
+    bool is_busy = slot->flying_count > 0 || (is_lead && bundle->link->keep_len > 0);
+    uint32_t silent_ms = is_busy ? slot->lane->ops->silent_ms(slot->lane) : 0;
+    char why[64];
+    if (silent_ms >= params_of(bundle)->number[WEFT_PARAM_LANE_TIMEOUT]) {
+        snprintf(why, sizeof(why), "nothing acknowledged for %u ms", silent_ms);
+        drop(bundle, slot, why);
+        return true;
+    }
+    weft_chunks_tell(bundle, slot);
+    return is_busy;
+}
+
+static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_bundle *bundle = WEFT_CONTAINER_OF(timer, struct weft_bundle, tick);
+    uint64_t limit_ns =
+        (uint64_t)params_of(bundle)->number[WEFT_PARAM_PATH_TIMEOUT] * WEFT_NS_PER_MS;
+    bool is_busy = bundle->broken_ns != 0 || !weft_list_is_empty(&bundle->replay);
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct weft_slot *slot = &bundle->slots[i];
+        if (slot->state == SLOT_UP) {
+            is_busy |= look_at(bundle, slot);
+        } else if (slot->state == SLOT_DOWN && bundle->is_dialler) {
+            is_busy = true;
+            if (now_ns >= slot->retry_ns) {
+                dial_slot(bundle, i, REDIAL_MS);
+            }
+        }
+        is_busy |= slot->state == SLOT_DIALLING;
+    }
+    if (bundle->broken_ns != 0 && now_ns - bundle->broken_ns >= limit_ns) {
+        weft_link_broke(bundle->link);
+        return;
+    }
+    if (is_busy) {
+        weft_bundle_watch(bundle);
+    }
+}
+
+/* ---- netlink ---- */
+
+void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
+{
+    for (struct weft_list *node = links->bundles.next; node != &links->bundles;
+         node = node->next) {
+        struct weft_bundle *bundle = WEFT_CONTAINER_OF(node, struct weft_bundle, node);
+        for (uint32_t i = 0; i < bundle->count; i++) {
+            struct weft_slot *slot = &bundle->slots[i];
+            if (strcmp(links->nics[slot->nic].name, nic) != 0) {
+                continue;
+            }
+            if (!is_up && slot->state == SLOT_UP) {
+                drop(bundle, slot, "its NIC has no carrier");
+            } else if (is_up && slot->state == SLOT_DOWN) {
+                slot->retry_ns = 0;
+                slot->pause_ms = 0;
+            }
+        }
+    }
+}

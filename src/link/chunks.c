@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bulk over the slots of a bundle. Every chunk has a number; it is remembered here until the peer has it,
+ * and goes again, with its number, when its slot dies before. The peer counts per connection, which keeps
+ * order, and remembers which numbers have landed, so that a chunk that came twice is applied once.
+ *
+ * A chunk goes where it is expected to arrive first. Where that slot has its window full, the chunk waits:
+ * a slower one would only bring it later.
+ */
+#include "link/internal.h"
+
+#define RATE_NS UINT64_C(2000000) /* at least so long is measured */
+#define FLYING_MAX 128
+#define TELL_LEN ((uint64_t)2 << 20) /* over one lane nobody waits for it */
+#define TELL_SMALL 8                 /* short ones */
+#define SMALL_LEN (64u << 10)
+
+/* ---- which numbers are through: all up to *base, and some of the next ---- */
+
+static bool has_passed(uint32_t base, const uint64_t *more, uint32_t number)
+{
+    int32_t ahead = (int32_t)(number - base);
+    return ahead <= 0 || (ahead <= WEFT_LINK_CHUNKS &&
+                          (more[number % WEFT_LINK_CHUNKS / 64] >> (number % 64) & 1) != 0);
+}
+
+static void pass(uint32_t *base, uint64_t *more, uint32_t number)
+{
+    if (has_passed(*base, more, number)) {
+        return;
+    }
+    more[number % WEFT_LINK_CHUNKS / 64] |= UINT64_C(1) << (number % 64);
+    while ((more[(*base + 1) % WEFT_LINK_CHUNKS / 64] >> ((*base + 1) % 64) & 1) != 0) {
+        ++*base;
+        more[*base % WEFT_LINK_CHUNKS / 64] &= ~(UINT64_C(1) << (*base % 64));
+    }
+}
+
+/* ---- out ---- */
+
+static struct weft_link_chunk *chunk_at(struct weft_list *node)
+{
+    return WEFT_CONTAINER_OF(node, struct weft_link_chunk, node);
+}
+
+/* Slot 0 is left to envelopes while others carry bulk. */
+static bool carries_bulk(const struct weft_bundle *bundle, uint32_t index)
+{
+    const struct weft_slot *slot = &bundle->slots[index];
+    if (slot->state != SLOT_UP || index > 0) {
+        return slot->state == SLOT_UP;
+    }
+    for (uint32_t i = 1; i < bundle->count; i++) {
+        if (bundle->slots[i].state == SLOT_UP) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_room(const struct weft_bundle *bundle, const struct weft_slot *slot, size_t len)
+{
+    const struct weft_params *params = bundle->link->links->spec.port.params;
+    uint64_t most = (uint64_t)params->number[WEFT_PARAM_WINDOW] * weft_link_chunk_max(bundle->link);
+    return slot->flying_count == 0 ||
+           (slot->flying_count < FLYING_MAX && slot->flying_len + len <= most);
+}
+
+static double best_rate(const struct weft_bundle *bundle)
+{
+    double best = 1;
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        best = bundle->slots[i].rate > best ? bundle->slots[i].rate : best;
+    }
+    return best;
+}
+
+/* Where it would arrive first; NULL: that one is full, or none is up. */
+static struct weft_slot *choose_fastest(struct weft_bundle *bundle, size_t len)
+{
+    struct weft_slot *best = NULL;
+    double best_time = 0, unknown = best_rate(bundle);
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct weft_slot *slot = &bundle->slots[i];
+        double time;
+        if (!carries_bulk(bundle, i)) {
+            continue;
+        }
+        time = (double)(slot->flying_len + len) / (slot->rate > 0 ? slot->rate : unknown);
+        if (best == NULL || time < best_time) {
+            best = slot;
+            best_time = time;
+        }
+    }
+    return best != NULL && has_room(bundle, best, len) ? best : NULL;
+}
+
+/* Whole messages in turn: their ids count up. */
+static struct weft_slot *choose_in_turn(struct weft_bundle *bundle, uint64_t id, size_t len)
+{
+    uint32_t up = 0;
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        up += carries_bulk(bundle, i);
+    }
+    for (uint32_t i = 0, n = 0; up > 0 && i < bundle->count; i++) {
+        if (carries_bulk(bundle, i) && n++ == id % up) {
+            return has_room(bundle, &bundle->slots[i], len) ? &bundle->slots[i] : NULL;
+        }
+    }
+    return NULL;
+}
+
+static struct weft_slot *choose(struct weft_bundle *bundle, const struct weft_wire_data *frame)
+{
+    enum { AUTO, SPLIT, IN_TURN }; /* as in the table of settings */
+    struct weft_link *link = bundle->link;
+    if (link->lane == NULL) {
+        return NULL;
+    }
+    if (frame->type == WEFT_DATA_CHUNK && frame->tag == 0) {
+        /* It follows its announcement without having been asked for: so by the same lane. */
+        return &bundle->slots[link->lane->slot];
+    }
+    if (link->links->spec.port.params->number[WEFT_PARAM_STRATEGY] == IN_TURN &&
+        frame->type == WEFT_DATA_CHUNK) {
+        return choose_in_turn(bundle, frame->a, frame->len);
+    }
+    return choose_fastest(bundle, frame->len);
+}
+
+static bool post_chunk(struct weft_bundle *bundle, struct weft_link_chunk *chunk)
+{
+    struct weft_link *link = bundle->link;
+    struct weft_slot *slot = choose(bundle, &chunk->frame);
+    enum weft_post how;
+    if (slot == NULL) {
+        return false;
+    }
+    chunk->frame.ack = link->received;
+    how = slot->lane->ops->post(slot->lane, &chunk->frame, &chunk->slice, chunk->cookie);
+    if (how == WEFT_POST_FULL) {
+        return false;
+    }
+    link->told = link->received;
+    link->untold_len = 0;
+    if (slot->flying_count++ == 0) {
+        slot->rate_ns = weft_clock_ns();
+        slot->rate_len = 0;
+    }
+    slot->flying_len += chunk->slice.len;
+    slot->sent++;
+    weft_list_append(&slot->flying, &chunk->node);
+    weft_bundle_watch(bundle);
+    return true;
+}
+
+enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wire_data *frame,
+                               const struct weft_slice *slice, void *cookie)
+{
+    struct weft_list *node = NULL;
+    struct weft_link_chunk *chunk;
+    if (weft_chunks_replay(bundle) && bundle->sent - bundle->acked < WEFT_LINK_CHUNKS) {
+        node = weft_list_take(&bundle->free);
+    }
+    if (node == NULL) {
+        weft_link_want_room(bundle->link);
+        return WEFT_POST_FULL;
+    }
+    chunk = chunk_at(node);
+    chunk->link = bundle->link;
+    chunk->frame = *frame;
+    chunk->frame.number = bundle->sent + 1;
+    chunk->slice = *slice;
+    chunk->cookie = cookie;
+    if (!post_chunk(bundle, chunk)) {
+        weft_list_append(&bundle->free, &chunk->node);
+        weft_link_want_room(bundle->link);
+        return WEFT_POST_FULL;
+    }
+    bundle->sent++;
+    return WEFT_POST_LENT;
+}
+
+/* Its memory is its owner's again, but its number must not stay open: a byte that belongs to no message. */
+static void make_void(struct weft_link_chunk *chunk)
+{
+    static uint8_t nothing[1];
+    chunk->slice = (struct weft_slice){.data = nothing, .len = 1};
+    chunk->frame = (struct weft_wire_data){.type = WEFT_DATA_CHUNK,
+                                           .len = 1,
+                                           .tag = UINT32_MAX,
+                                           .comm = chunk->frame.comm,
+                                           .number = chunk->frame.number};
+}
+
+bool weft_chunks_replay(struct weft_bundle *bundle)
+{
+    while (!weft_list_is_empty(&bundle->replay)) {
+        struct weft_link_chunk *chunk = chunk_at(bundle->replay.next);
+        if (bundle->link->keep_unsent > 0) {
+            return false; /* envelopes first */
+        }
+        weft_list_remove(&chunk->node);
+        if (chunk->cookie == NULL) {
+            make_void(chunk);
+        }
+        if (!post_chunk(bundle, chunk)) {
+            weft_list_append(bundle->replay.next, &chunk->node); /* first again */
+            return false;
+        }
+    }
+    return true;
+}
+
+void weft_chunks_lost(struct weft_bundle *bundle, struct weft_slot *slot)
+{
+    struct weft_list *node;
+    while ((node = weft_list_take(&slot->flying)) != NULL) {
+        weft_list_append(&bundle->replay, node);
+    }
+    slot->flying_count = 0;
+    slot->flying_len = 0;
+}
+
+static void note_rate(struct weft_slot *slot, uint64_t len)
+{
+    uint64_t now_ns = weft_clock_ns();
+    uint64_t time_ns = now_ns - slot->rate_ns;
+    double rate;
+    slot->rate_len += len;
+    if (time_ns < RATE_NS) {
+        return;
+    }
+    rate = (double)slot->rate_len * 1e9 / (double)time_ns;
+    slot->rate = slot->rate > 0 ? 0.7 * slot->rate + 0.3 * rate : rate;
+    slot->rate_ns = now_ns;
+    slot->rate_len = 0;
+}
+
+void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *frame)
+{
+    struct weft_slot *slot = &bundle->slots[frame->tag % WEFT_LINK_SLOTS];
+    uint32_t count = (uint32_t)frame->c - slot->acked;
+    uint64_t len = 0;
+    if (frame->tag >= WEFT_LINK_SLOTS || slot->state != SLOT_UP ||
+        slot->generation != frame->seq || count > slot->sent - slot->acked) {
+        return; /* of a connection before */
+    }
+    for (; count > 0; count--) {
+        struct weft_link_chunk *chunk = chunk_at(weft_list_take(&slot->flying));
+        len += chunk->slice.len;
+        slot->acked++;
+        slot->flying_count--;
+        pass(&bundle->acked, bundle->acked_more, chunk->frame.number);
+        weft_list_append(chunk->cookie != NULL ? &bundle->link->links->acked : &bundle->free,
+                         &chunk->node);
+    }
+    slot->flying_len -= len;
+    note_rate(slot, len);
+}
+
+static unsigned forget_in(struct weft_list *list, const void *cookie)
+{
+    unsigned count = 0;
+    for (struct weft_list *node = list->next; node != list; node = node->next) {
+        if (chunk_at(node)->cookie == cookie) {
+            chunk_at(node)->cookie = NULL;
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Those that are through already, but nobody was told yet. */
+static unsigned forget_acked(struct weft_bundle *bundle, const void *cookie)
+{
+    struct weft_list *acked = &bundle->link->links->acked;
+    struct weft_list *node = acked->next;
+    unsigned count = 0;
+    while (node != acked) {
+        struct weft_link_chunk *chunk = chunk_at(node);
+        node = node->next;
+        if (chunk->link == bundle->link && chunk->cookie == cookie) {
+            weft_list_remove(&chunk->node);
+            weft_list_append(&bundle->free, &chunk->node);
+            count++;
+        }
+    }
+    return count;
+}
+
+unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie)
+{
+    unsigned count = forget_in(&bundle->replay, cookie) + forget_acked(bundle, cookie);
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct weft_slot *slot = &bundle->slots[i];
+        if (slot->state == SLOT_UP && slot->flying_count > 0) {
+            count += forget_in(&slot->flying, cookie);
+            slot->lane->ops->forget(slot->lane, cookie);
+        }
+    }
+    return count;
+}
+
+/* ---- in ---- */
+
+/* A copy comes by another slot: what the former one still brings of it goes to the sink. */
+static void take_from_others(struct weft_bundle *bundle, const struct weft_slot *slot,
+                             uint32_t number)
+{
+    const struct weft_slice sink = {0};
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct weft_slot *other = &bundle->slots[i];
+        if (other != slot && other->state == SLOT_UP && other->is_placing &&
+            other->placing == number) {
+            const struct weft_links_spec *spec = &bundle->link->links->spec;
+            spec->unplace(spec->context, bundle->link, i);
+            other->is_placing = false;
+            other->is_stale = true;
+            other->lane->ops->place(other->lane, &sink);
+        }
+    }
+}
+
+bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *done)
+{
+    const struct weft_slice sink = {0};
+    struct weft_slot *slot = &bundle->slots[done->lane->slot];
+    uint32_t number = done->frame.number;
+    slot->is_placing = false;
+    if (has_passed(bundle->landed, bundle->landed_more, number) ||
+        (int32_t)(number - bundle->landed) > WEFT_LINK_CHUNKS) {
+        slot->is_stale = true;
+        done->lane->ops->place(done->lane, &sink);
+        return false;
+    }
+    take_from_others(bundle, slot, number);
+    slot->is_stale = false;
+    slot->is_placing = true;
+    slot->placing = number;
+    return true;
+}
+
+void weft_chunks_tell(struct weft_bundle *bundle, struct weft_slot *slot)
+{
+    struct weft_wire_data frame = {.type = WEFT_DATA_ACK,
+                                   .flags = WEFT_DATA_SLOT,
+                                   .tag = (uint32_t)(slot - bundle->slots),
+                                   .seq = slot->generation,
+                                   .c = slot->received};
+    const struct weft_slice nothing = {0};
+    if (slot->told != slot->received && bundle->link->lane != NULL &&
+        weft_link_post(bundle->link, &frame, &nothing, NULL) != WEFT_POST_FULL) {
+        slot->told = slot->received;
+        slot->untold_len = 0;
+    }
+}
+
+bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done)
+{
+    struct weft_slot *slot = &bundle->slots[done->lane->slot];
+    uint32_t untold = ++slot->received - slot->told;
+    bool is_wanted = slot->is_placing;
+    slot->untold_len += done->frame.len;
+    if (is_wanted) {
+        pass(&bundle->landed, bundle->landed_more, slot->placing);
+    }
+    slot->is_placing = slot->is_stale = false;
+    /* With several slots the sender learns from this how fast each is. */
+    if (bundle->count > 1
+            ? untold >= TELL_SMALL || slot->untold_len >= SMALL_LEN
+            : untold >= FLYING_MAX / 2 || slot->untold_len >= TELL_LEN) {
+        weft_chunks_tell(bundle, slot);
+    }
+    weft_bundle_watch(bundle);
+    return is_wanted;
+}
+
+bool weft_link_has_landed(const struct weft_link *link, uint32_t number)
+{
+    const struct weft_bundle *bundle = link->bundle;
+    return bundle == NULL || (int32_t)(number - bundle->landed) <= 0;
+}
+
+uint32_t weft_link_chunks_sent(const struct weft_link *link)
+{
+    return link->bundle != NULL ? link->bundle->sent : 0;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lanes report, made into what links report: duplicates go, acknowledgements are taken, a lane's end is
+ * the link's only when no other is left. */
+#include "link/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TELL_FRAMES 32
+
+/* ---- frames ---- */
+
+static void take_ack(struct weft_link *link, const struct weft_wire_data *frame)
+{
+    if ((int32_t)(frame->ack - link->acked) > 0 && (int32_t)(frame->ack - link->sent) <= 0 &&
+        link->keep != NULL) {
+        weft_link_keep_acked(link, frame->ack);
+        if (link->wants_room && weft_list_is_empty(&link->roomy)) {
+            weft_list_append(&link->links->roomy, &link->roomy);
+        }
+    }
+    if ((frame->type == WEFT_DATA_EAGER || frame->type == WEFT_DATA_ACK) &&
+        frame->a > link->eager_freed && frame->a <= link->eager_sent) {
+        link->eager_freed = frame->a;
+    }
+    if (frame->type == WEFT_DATA_ACK && link->bundle != NULL) {
+        if ((frame->flags & WEFT_DATA_SLOT) != 0) {
+            weft_chunks_acked(link->bundle, frame);
+        } else if ((frame->flags & WEFT_DATA_DOWN) != 0) {
+            weft_bundle_told_down(link->bundle, frame);
+        }
+        if (link->wants_room && weft_list_is_empty(&link->roomy)) {
+            weft_list_append(&link->links->roomy, &link->roomy);
+        }
+    }
+}
+
+static void note_received(struct weft_link *link, const struct weft_wire_data *frame)
+{
+    if (frame->number == 0) {
+        return;
+    }
+    link->received = frame->number;
+    link->untold_len += frame->len + WEFT_WIRE_DATA_LEN;
+    if (link->received - link->told >= TELL_FRAMES ||
+        link->untold_len >= link->links->tell_len || frame->type == WEFT_DATA_BYE) {
+        weft_link_tell(link);
+    }
+}
+
+static void protocol_error(struct weft_done *done, const char *text)
+{
+    done->kind = WEFT_DONE_LOST;
+    done->status = WEFT_ERR_PROTOCOL;
+    done->text = text;
+}
+
+/* The former lane of an envelope brings the rest of it for nobody. */
+static void make_stale(struct weft_link *link)
+{
+    const struct weft_slice sink = {0};
+    if (link->placed_lane != NULL) {
+        weft_slot_of(link->placed_lane)->is_stale = true;
+        link->placed_lane->ops->place(link->placed_lane, &sink);
+        link->placed_lane = NULL;
+    }
+}
+
+/* A copy of the envelope that is on its way into memory goes to the same place. */
+static bool take_copy(struct weft_link *link, struct weft_done *done)
+{
+    make_stale(link);
+    if (done->kind == WEFT_DONE_HEADER) {
+        link->placed_lane = done->lane;
+        done->lane->ops->place(done->lane, &link->placed);
+        return false;
+    }
+    if (link->placed.data != NULL && done->frame.len == link->placed.len && done->frame.len > 0) {
+        memcpy(link->placed.data, done->payload, done->frame.len);
+    }
+    link->placed_number = 0;
+    done->kind = WEFT_DONE_LANDED;
+    note_received(link, &done->frame);
+    return true;
+}
+
+/* Numbers come without gaps; what has been here before goes to the sink. false: nothing for the user of the
+ * link. done may be a LOST afterwards. */
+static bool check_number(struct weft_link *link, struct weft_done *done)
+{
+    static const struct weft_slice sink = {0};
+    int32_t ahead = (int32_t)(done->frame.number - link->received);
+    if (done->frame.number == 0) {
+        return true;
+    }
+    if (ahead == 1) {
+        return link->placed_number != done->frame.number || take_copy(link, done);
+    }
+    if (ahead > 1) {
+        protocol_error(done, "left out a frame");
+        return true;
+    }
+    if (done->kind == WEFT_DONE_HEADER) {
+        weft_slot_of(done->lane)->is_stale = true;
+        done->lane->ops->place(done->lane, &sink);
+    }
+    return false;
+}
+
+static bool envelope_landed(struct weft_link *link, const struct weft_done *done)
+{
+    struct weft_slot *slot = weft_slot_of(done->lane);
+    if (slot->is_stale) {
+        slot->is_stale = false;
+        return false;
+    }
+    link->placed_number = 0;
+    link->placed_lane = NULL;
+    note_received(link, &done->frame);
+    return true;
+}
+
+/* ---- lanes ---- */
+
+void weft_link_refuse(struct weft_links *links, struct weft_lane *lane)
+{
+    lane->owner = NULL;
+    lane->next_refused = links->refused;
+    links->refused = lane;
+}
+
+static void close_refused(struct weft_links *links)
+{
+    while (links->refused != NULL) {
+        struct weft_lane *lane = links->refused;
+        links->refused = lane->next_refused;
+        lane->ops->close(lane);
+    }
+}
+
+static bool attach(struct weft_link *link, struct weft_lane *lane)
+{
+    if ((lane->caps & WEFT_LANE_SURE) == 0) {
+        return (link->bundle != NULL || weft_bundle_open(link) == WEFT_OK) &&
+               (link->lane == NULL || (link->lane->caps & WEFT_LANE_SURE) == 0) &&
+               weft_bundle_opened(link->bundle, lane);
+    }
+    if (link->bundle != NULL || (link->lane != NULL && link->lane != lane)) {
+        return false;
+    }
+    lane->owner = link;
+    link->lane = lane;
+    link->state = WEFT_LINK_UP;
+    weft_log(link, INFO, "rank %u by %s (%s)", link->peer, lane->ops->name, lane->peer_text);
+    weft_link_keep_flush(link);
+    return true;
+}
+
+static bool lane_opened(struct weft_links *links, struct weft_done *done)
+{
+    struct weft_lane *lane = done->lane;
+    struct weft_link *link =
+        lane->owner != NULL ? lane->owner : links->spec.find(links->spec.context, lane->peer);
+    if (link == NULL || link->state == WEFT_LINK_DOWN || !attach(link, lane)) {
+        weft_link_refuse(links, lane); /* not wanted (any more) */
+        return false;
+    }
+    done->owner = link;
+    link->wants_room = false; /* OPENED says it too */
+    return true;
+}
+
+/* Every way is over: the user of the link hears it, and closes the link. */
+static bool link_lost(struct weft_link *link, const struct weft_done *done)
+{
+    weft_link_fail(link, done->status, done->text);
+    return true;
+}
+
+static bool tcp_lost(struct weft_link *link, struct weft_done *done)
+{
+    struct weft_bundle *bundle = link->bundle;
+    struct weft_slot *slot = weft_slot_of(done->lane);
+    bool was_up = link->state == WEFT_LINK_UP;
+    bool is_damage = done->status != WEFT_ERR_PEER && done->status != WEFT_ERR_NETWORK;
+    bool is_last;
+    if (slot->lane != done->lane) {
+        return false;
+    }
+    is_last = weft_bundle_lost(bundle, slot, done->text);
+    weft_link_refuse(link->links, done->lane);
+    if (is_damage || (is_last && !was_up && !link->was_up)) {
+        if (!was_up) {
+            weft_link_give_up(link);
+        }
+        return link_lost(link, done);
+    }
+    return false;
+}
+
+static bool shm_lost(struct weft_link *link, struct weft_done *done)
+{
+    struct weft_lane *lane = done->lane;
+    if (link->state != WEFT_LINK_CALLING) {
+        return link_lost(link, done);
+    }
+    link->lane = NULL;
+    weft_link_fail(link, done->status, done->text);
+    if (weft_link_try_elsewhere(link)) {
+        weft_link_refuse(link->links, lane);
+        return false;
+    }
+    weft_link_give_up(link);
+    link->lane = lane;
+    return true;
+}
+
+static bool lane_lost(struct weft_done *done)
+{
+    struct weft_link *link = done->lane->owner;
+    return (done->lane->caps & WEFT_LANE_SURE) != 0 ? shm_lost(link, done) : tcp_lost(link, done);
+}
+
+/* ---- the poll ---- */
+
+/* Of a lane that was refused, in this poll or before anybody knew it. */
+static bool drop(struct weft_links *links, const struct weft_done *done)
+{
+    struct weft_lane *lane = done->lane;
+    bool is_refused = false;
+    for (struct weft_lane *other = links->refused; other != NULL; other = other->next_refused) {
+        is_refused |= other == lane;
+    }
+    if (done->kind == WEFT_DONE_ARRIVED && done->token != 0) {
+        lane->ops->release(lane, done->token);
+    } else if (done->kind == WEFT_DONE_LOST && !is_refused) {
+        weft_link_refuse(links, lane);
+    }
+    return false;
+}
+
+static bool filter_sure(struct weft_link *link, struct weft_done *done)
+{
+    switch (done->kind) {
+    case WEFT_DONE_ARRIVED:
+        take_ack(link, &done->frame);
+        return done->frame.type != WEFT_DATA_ACK || done->token != 0;
+    case WEFT_DONE_HEADER:
+        take_ack(link, &done->frame);
+        return true;
+    case WEFT_DONE_SENT:
+        return done->cookie != NULL;
+    default:
+        return true;
+    }
+}
+
+static bool filter_frame(struct weft_link *link, struct weft_done *done)
+{
+    bool is_bulk = weft_wire_data_is_bulk(&done->frame);
+    take_ack(link, &done->frame);
+    if (done->lane->owner == NULL) {
+        return false; /* the peer has just given it up */
+    }
+    if (is_bulk) {
+        return weft_chunk_arriving(link->bundle, done);
+    }
+    if (!check_number(link, done)) {
+        return false;
+    }
+    if (done->kind == WEFT_DONE_LOST) {
+        return lane_lost(done);
+    }
+    if (done->kind == WEFT_DONE_ARRIVED) {
+        note_received(link, &done->frame);
+    }
+    return done->frame.type != WEFT_DATA_ACK;
+}
+
+static bool filter_tcp(struct weft_link *link, struct weft_done *done)
+{
+    switch (done->kind) {
+    case WEFT_DONE_ARRIVED:
+    case WEFT_DONE_HEADER:
+        return filter_frame(link, done);
+    case WEFT_DONE_LANDED:
+        return weft_wire_data_is_bulk(&done->frame) ? weft_chunk_landed(link->bundle, done)
+                                                    : envelope_landed(link, done);
+    default:
+        return false; /* SENT: its acknowledgement counts */
+    }
+}
+
+static bool writable(struct weft_link *link)
+{
+    if (link->state != WEFT_LINK_UP) {
+        return false;
+    }
+    if (link->owes_ack) {
+        weft_link_tell(link);
+    }
+    if (!weft_link_keep_flush(link) ||
+        (link->bundle != NULL && !weft_chunks_replay(link->bundle)) || !link->wants_room) {
+        return false;
+    }
+    link->wants_room = false;
+    return true;
+}
+
+/* false: nothing for the user of the link */
+static bool filter(struct weft_links *links, struct weft_done *done)
+{
+    struct weft_link *link = done->lane->owner;
+    if (done->kind == WEFT_DONE_OPENED) {
+        return lane_opened(links, done);
+    }
+    if (link == NULL) {
+        return drop(links, done);
+    }
+    done->owner = link;
+    if (done->kind == WEFT_DONE_WRITABLE) {
+        return writable(link);
+    }
+    if (done->kind == WEFT_DONE_LOST) {
+        return lane_lost(done);
+    }
+    return link->bundle == NULL ? filter_sure(link, done) : filter_tcp(link, done);
+}
+
+static unsigned filter_all(struct weft_links *links, struct weft_done *done, unsigned count)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (filter(links, &done[i])) {
+            if (kept != i) {
+                done[kept] = done[i];
+            }
+            kept++;
+        }
+    }
+    return kept;
+}
+
+/* The lane had room all along, but the keep or the window had not. */
+static unsigned report_roomy(struct weft_links *links, struct weft_done *done)
+{
+    struct weft_list *node = weft_list_take(&links->roomy);
+    struct weft_link *link;
+    if (node == NULL) {
+        return 0;
+    }
+    link = WEFT_CONTAINER_OF(node, struct weft_link, roomy);
+    if (!writable(link)) {
+        return 0;
+    }
+    *done = (struct weft_done){.kind = WEFT_DONE_WRITABLE, .lane = link->lane, .owner = link};
+    return 1;
+}
+
+/* Chunks that the peer has. */
+static unsigned report_acked(struct weft_links *links, struct weft_done *done, unsigned room)
+{
+    unsigned count = 0;
+    struct weft_list *node;
+    while (count < room && (node = weft_list_take(&links->acked)) != NULL) {
+        struct weft_link_chunk *chunk = WEFT_CONTAINER_OF(node, struct weft_link_chunk, node);
+        done[count++] = (struct weft_done){
+            .kind = WEFT_DONE_SENT, .owner = chunk->link, .cookie = chunk->cookie};
+        weft_list_append(&chunk->link->bundle->free, &chunk->node);
+    }
+    return count;
+}
+
+static unsigned report_broken(struct weft_links *links, struct weft_done *done)
+{
+    struct weft_list *node = weft_list_take(&links->broken);
+    struct weft_link *link;
+    char nics[64];
+    if (node == NULL) {
+        return 0;
+    }
+    link = WEFT_CONTAINER_OF(node, struct weft_link, broken);
+    weft_bundle_name_nics(link->bundle, nics, sizeof(nics));
+    snprintf(link->text, sizeof(link->text), "no path is left (%s): %.96s", nics,
+             link->bundle->broken_text);
+    link->state = WEFT_LINK_DOWN;
+    link->status = WEFT_ERR_NETWORK;
+    *done = (struct weft_done){.kind = WEFT_DONE_LOST,
+                               .owner = link,
+                               .status = link->status,
+                               .text = link->text};
+    return 1;
+}
+
+unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room)
+{
+    unsigned count;
+    close_refused(links);
+    count = report_roomy(links, done);
+    count += report_broken(links, done + count);
+    count += report_acked(links, done + count, room - count);
+    if (count > 0) {
+        return count;
+    }
+    if (links->shm != NULL) {
+        count = filter_all(links, done, weft_lane_shm.poll(links->shm, done, room));
+    }
+    for (uint32_t i = 0; i < links->tcp_count && room - count >= 4; i++) {
+        count += filter_all(links, done + count,
+                            weft_lane_tcp.poll(links->tcp[i], done + count, room - count));
+    }
+    return count;
+}
+
+/* ---- all links ---- */
+
+weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_links **links_p)
+{
+    struct weft_links *links = calloc(1, sizeof(*links));
+    size_t eager = (size_t)spec->port.params->number[WEFT_PARAM_EAGER];
+    if (links == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for links");
+    }
+    links->spec = *spec;
+    /* However the ring lies, the longest message finds a place in one piece while the peer keeps less
+     * than tell_len to itself; and one such message alone is not worth an acknowledgement, because an
+     * answer carries it. */
+    links->keep_room = eager * 4 > WEFT_LINK_KEEP ? eager * 4 : WEFT_LINK_KEEP;
+    links->tell_len = (uint32_t)(links->keep_room / 8 * 3);
+    weft_list_open(&links->roomy);
+    weft_list_open(&links->acked);
+    weft_list_open(&links->broken);
+    weft_list_open(&links->bundles);
+    links->carrier.fd = -1;
+    *links_p = links;
+    return WEFT_OK;
+}
+
+void weft_links_close(struct weft_links *links)
+{
+    if (links == NULL) {
+        return;
+    }
+    close_refused(links);
+    if (links->carrier.fd >= 0) {
+        int fd = links->carrier.fd;
+        weft_engine_remove(links->spec.port.engine, &links->carrier);
+        weft_fd_close(fd);
+    }
+    weft_lane_shm.port_close(links->shm);
+    for (uint32_t i = 0; i < links->tcp_count; i++) {
+        weft_lane_tcp.port_close(links->tcp[i]);
+    }
+    free(links);
+}
+
+bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p)
+{
+    return links->shm != NULL && weft_lane_shm.hear(links->shm, word_p);
+}
+
+const _Atomic uint32_t *weft_links_ear(const struct weft_links *links, uint32_t *value_p)
+{
+    return links->shm != NULL ? weft_lane_shm.watch(links->shm, value_p) : NULL;
+}
+
+static bool has_news(const struct weft_links *links)
+{
+    return !weft_list_is_empty(&links->roomy) || !weft_list_is_empty(&links->acked) ||
+           !weft_list_is_empty(&links->broken);
+}
+
+const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p)
+{
+    return links->tcp_count == 0 && links->shm != NULL && !has_news(links)
+               ? weft_lane_shm.watch(links->shm, value_p)
+               : NULL;
+}
+
+bool weft_links_arm(struct weft_links *links)
+{
+    bool is_quiet = !has_news(links) && (links->shm == NULL || weft_lane_shm.arm(links->shm));
+    for (uint32_t i = 0; i < links->tcp_count; i++) {
+        is_quiet = is_quiet && weft_lane_tcp.arm(links->tcp[i]);
+    }
+    return is_quiet;
+}
+
+void weft_links_disarm(struct weft_links *links)
+{
+    if (links->shm != NULL) {
+        weft_lane_shm.disarm(links->shm);
+    }
+    for (uint32_t i = 0; i < links->tcp_count; i++) {
+        weft_lane_tcp.disarm(links->tcp[i]);
+    }
+}
