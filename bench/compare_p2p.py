@@ -16,7 +16,12 @@ buffers, as the peers have them, "alloc x" with buffers from weft_alloc().
 TCP peers run twice: under the system's congestion control, and under cubic (Weft's on loopback) in
 a network namespace of their own, which needs root. Latency is half a round trip, the median of
 single ones (fi_pingpong: the mean); bandwidth is the mean over windows of messages. put_lat is a
-put with its quiet at Weft, half a round trip of puts at UCX."""
+put with its quiet at Weft, half a round trip of puts at UCX; put_flush is a put with its quiet at
+Weft, with its flush at UCX (bench/ucx_put.c).
+
+ucx_perftest sends memory that it never wrote: over tcp all of it is the kernel's page of zeros.
+Both its sides run with a library that writes their buffers first (bench/real_memory.c), so that
+its figures, too, are those of real memory."""
 import argparse
 import collections
 import json
@@ -43,6 +48,8 @@ CELLS = [
     Cell("tcp", "lat", 64 << 10, 3000, 300, 1),
     Cell("tcp", "bw", 1 << 20, 20, 2, 64),
     Cell("tcp", "bw", 64 << 20, 8, 1, 2),
+    Cell("tcp", "put_flush", 8 << 10, 4000, 400, 1),
+    Cell("tcp", "put_flush", 64 << 10, 4000, 400, 1),
 ]
 STATES = [("sibling", 38), ("near", 140), ("far", 1500)]  # name, flag below so many ns
 OTHERS_SHARE = 0.1  # of one CPU: with more the machine is busy, and nothing was measured
@@ -126,10 +133,6 @@ def number_text(number):
     return "?" if number is None else "%.0f" % number
 
 
-def is_latency(cell):
-    return cell.op.endswith("lat")
-
-
 def compare(starts, cells):
     """Rows per cell, state and program: the median, how many, and Weft's advantage."""
     rows = []
@@ -145,7 +148,7 @@ def compare(starts, cells):
                 rows.append({
                     "path": cell.path, "op": cell.op, "bytes": cell.bytes, "state": state,
                     "who": who, "median": medians[who],
-                    "unit": "us" if is_latency(cell) else "GB/s", "rounds": len(values[who]),
+                    "unit": "us" if peers.is_latency(cell) else "GB/s", "rounds": len(values[who]),
                     "min": min(values[who]), "max": max(values[who]),
                     "ratio": advantage(cell, medians, peers.WEFTS[0], who),
                     "ratio_alloc": advantage(cell, medians, peers.WEFTS[1], who),
@@ -158,11 +161,11 @@ def advantage(cell, medians, weft, who):
     if who in peers.WEFTS or weft not in medians:
         return None
     peer, mine = medians[who], medians[weft]
-    return peer / mine if is_latency(cell) else mine / peer
+    return peer / mine if peers.is_latency(cell) else mine / peer
 
 
 def print_table(rows):
-    print("%-15s %-7s %-19s %9s %-4s %6s  %-17s %6s %7s" % (
+    print("%-17s %-7s %-19s %9s %-4s %6s %-17s %6s %7s" % (
         "cell", "state", "program", "median", "unit", "rounds", "from - to", "weft x", "alloc x"))
     before = None
     for row in rows:
@@ -171,7 +174,7 @@ def print_table(rows):
             print()
         before = (name, row["state"])
         ratios = ["" if row[key] is None else "%.2f" % row[key] for key in ("ratio", "ratio_alloc")]
-        print("%-15s %-7s %-19s %9.3f %-4s %6d  %-17s %6s %7s" % (
+        print("%-17s %-7s %-19s %9.3f %-4s %6d %-17s %6s %7s" % (
             name, row["state"], row["who"], row["median"], row["unit"], row["rounds"],
             "%.3f - %.3f" % (row["min"], row["max"]), *ratios))
 

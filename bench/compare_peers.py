@@ -23,6 +23,10 @@ class Failed(Exception):
     """A start that gave no figure; the text says why."""
 
 
+def is_latency(cell):
+    return cell.op.endswith(("lat", "flush"))
+
+
 def finish(child, deadline_s=DEADLINE_S):
     """The child's stdout. It and what it started are killed at the deadline."""
     try:
@@ -78,7 +82,8 @@ def serve_and_ask(where, server_argv, client_argv, port, env):
 # ---- programs ----
 
 class Weft:
-    OPS = {"lat": "lat", "bw": "bw", "put_lat": "put_quiet", "put_bw": "put_nbi"}
+    OPS = {"lat": "lat", "bw": "bw", "put_lat": "put_quiet", "put_bw": "put_nbi",
+           "put_flush": "put_quiet"}
 
     def __init__(self, command, alloc):
         self.command, self.alloc = command, alloc
@@ -94,7 +99,7 @@ class Weft:
             "--warmup", str(cell.warmup), "--window", str(cell.window), "--path", cell.path,
             "--alloc", self.alloc])))
         us = found["results"][0]["time_us"]
-        return us["p50"] if cell.op.endswith("lat") else cell.bytes / us["avg"] / 1e3
+        return us["p50"] if is_latency(cell) else cell.bytes / us["avg"] / 1e3
 
 
 class OpenMpi:
@@ -120,21 +125,28 @@ class OpenMpi:
         return float(words[0]) if cell.op == "lat" else cell.bytes / float(words[1]) / 1e3
 
 
+def ucx_env(path, **more):
+    env = clean_env(UCX_TLS="shm,self" if path == "shm" else "tcp,self",
+                    UCX_WARN_UNUSED_ENV_VARS="n", **more)
+    if path == "tcp":
+        env["UCX_NET_DEVICES"] = "lo"
+    return env
+
+
 class Ucx:
+    """ucx_perftest never writes what it sends: without the library in front its pages would all be
+    the kernel's page of zeros, and its bandwidth that of a cache."""
     OPS = {"lat": "tag_lat", "bw": "tag_bw", "put_lat": "ucp_put_lat", "put_bw": "ucp_put_bw"}
 
-    def __init__(self, name, path, where):
-        self.name, self.path, self.where = name, path, where
+    def __init__(self, name, path, where, real_memory):
+        self.name, self.path, self.where, self.real_memory = name, path, where, real_memory
 
     def can(self, cell):
-        return cell.path == self.path
+        return cell.path == self.path and cell.op in self.OPS
 
     def run(self, cell):
         port = free_port()
-        env = clean_env(UCX_TLS="shm,self" if self.path == "shm" else "tcp,self",
-                        UCX_WARN_UNUSED_ENV_VARS="n")
-        if self.path == "tcp":
-            env["UCX_NET_DEVICES"] = "lo"
+        env = ucx_env(self.path, LD_PRELOAD=self.real_memory)
         messages = cell.iters * cell.window  # ucx_perftest counts messages, not windows
         argv = ["ucx_perftest", "127.0.0.1", "-p", str(port), "-t", self.OPS[cell.op], "-s",
                 str(cell.bytes), "-n", str(messages), "-w", str(cell.warmup * cell.window), "-f",
@@ -146,9 +158,27 @@ class Ucx:
         if len(lines) < 2:
             raise Failed("said \"%s\"" % out.strip())
         found = dict(zip(lines[-2].split(","), lines[-1].split(",")))
-        if cell.op.endswith("lat"):
+        if is_latency(cell):
             return float(found["50.0_percentile_lat"])
         return float(found["overall_bw"]) * MIB_GB
+
+
+class UcxPut:
+    """A put with its flush, which ucx_perftest does not measure."""
+
+    def __init__(self, program, name, where):
+        self.program, self.name, self.where = program, name, where
+
+    def can(self, cell):
+        return cell.path == "tcp" and cell.op == "put_flush"
+
+    def run(self, cell):
+        out = finish(start(self.where + [self.program, str(cell.bytes), str(cell.iters),
+                                         str(cell.warmup)], ucx_env("tcp")))
+        try:
+            return float(out)
+        except ValueError:
+            raise Failed("said \"%s\"" % out.strip()) from None
 
 
 class FiPingpong:
@@ -252,6 +282,11 @@ def system_congestion_control():
 
 # ---- what is here ----
 
+def pkg_config(*asked):
+    return subprocess.run(["pkg-config", *asked], check=True, capture_output=True,
+                          text=True).stdout.split()
+
+
 class Peers:
     """runners: Weft and the peers of this machine; skipped: {peer: why}."""
 
@@ -268,6 +303,7 @@ class Peers:
             self.runners = [Weft(self.weft, "private"), Weft(self.weft, "shared")]
             wheres = self.wheres() if self.has_tcp else []
             self.add_openmpi(wheres)
+            self.add_ucx(wheres)
             self.add_others(wheres)
         except BaseException:
             self.cubic.close()
@@ -281,10 +317,10 @@ class Peers:
         self.skipped[who] = why
         self.say("skipped: %s: %s" % (who, why))
 
-    def compile(self, compiler, name):
+    def compile(self, compiler, name, *more):
         program = os.path.join(self.build, name)
         subprocess.run([compiler, "-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-Wall", "-Wextra",
-                        os.path.join(HERE, name + ".c"), "-o", program], check=True)
+                        os.path.join(HERE, name + ".c"), "-o", program, *more], check=True)
         return program
 
     def wheres(self):
@@ -319,10 +355,23 @@ class Peers:
                 program, "openmpi " + control, "tcp",
                 {"btl": "self,tcp", "btl_tcp_if_include": "lo", "oob_tcp_if_include": "lo"}, where))
 
-    def add_others(self, wheres):
+    def add_ucx(self, wheres):
+        what = "pkg-config finds no ucx"
+        try:
+            cflags, libs = pkg_config("--cflags", "ucx"), pkg_config("--libs", "ucx")
+            what = "real_memory.c or ucx_put.c does not compile"
+            library = self.compile("cc", "real_memory", "-shared", "-fPIC", *cflags)
+            put = self.compile("cc", "ucx_put", *cflags, *libs)
+        except (OSError, subprocess.CalledProcessError):
+            self.skip("ucx", what + "; package libucx-dev")
+            return
+        self.runners += [UcxPut(put, "ucx " + control, where) for control, where in wheres]
         if self.has("ucx_perftest", "ucx-utils"):
-            self.runners.append(Ucx("ucx", "shm", []))
-            self.runners += [Ucx("ucx " + control, "tcp", where) for control, where in wheres]
+            self.runners.append(Ucx("ucx", "shm", [], library))
+            self.runners += [Ucx("ucx " + control, "tcp", where, library)
+                             for control, where in wheres]
+
+    def add_others(self, wheres):
         if self.has_tcp and self.has("fi_pingpong", "libfabric-bin"):
             self.runners += [FiPingpong(provider, "libfabric %s %s" % (provider, control), where)
                              for control, where in wheres for provider in ("tcp", "net")]

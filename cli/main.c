@@ -15,6 +15,10 @@ static const struct subcommand subcommands[] = {
     {"run", "start N ranks of a program on this host", weft_cli_run},
     {"bench", "measure: bootstrap (start-up, allgather, barrier), p2p (messages, puts)",
      weft_cli_bench},
+    {"lab", "try a job on several hosts with several NICs: namespaces of this machine",
+     weft_cli_lab},
+    {"topo", "draw this host: cores, NUMA nodes, NICs, GPUs, and what data would go over",
+     weft_cli_topo},
     {"params", "list every setting: value, origin, meaning", weft_cli_params},
 };
 

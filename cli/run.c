@@ -58,7 +58,10 @@ static bool write_summary(const struct weft_run_job *job, int status)
     struct weft_cli_json json;
 
     weft_cli_json_open(&json, stdout);
-    weft_cli_json_text(&json, "command", "run");
+    weft_cli_json_text(&json, "command", job->command->name);
+    if (job->ground != NULL) {
+        job->ground->describe(job->ground->context, &json);
+    }
     weft_cli_json_int(&json, "ranks", job->ranks);
     weft_cli_json_int(&json, "status", status);
     if (job->is_failed) {
@@ -96,7 +99,7 @@ static void say_failure(const struct weft_run_job *job)
         snprintf(tail, sizeof(tail), "; %s%d%s ranks were ended", is_all ? "the other " : "", ended,
                  is_all ? "" : " other");
     }
-    weft_cli_fail(&command, "%s%s", job->reason, tail);
+    weft_cli_fail(job->command, "%s%s", job->reason, tail);
 }
 
 /* The program is not there, or is none: the user named it wrongly. All else is the system's. */
@@ -112,7 +115,7 @@ static int run_job(struct weft_run_job *job)
     int status = WEFT_CLI_OK;
 
     if (!weft_run_prepare(job)) {
-        return weft_cli_fail(&command, "%s", job->reason);
+        return weft_cli_fail(job->command, "%s", job->reason);
     }
     bool is_started = weft_run_start(job, &exec_errno);
     if (!is_started) {
@@ -120,7 +123,7 @@ static int run_job(struct weft_run_job *job)
     }
     weft_run_watch(job);
     if (is_bad_program(exec_errno)) {
-        return weft_cli_usage_error(&command, "%s", job->reason);
+        return weft_cli_usage_error(job->command, "%s", job->reason);
     }
     if (job->is_failed) {
         if (job->sink[1].error != ETIMEDOUT) { /* else stderr is full, and we would wait in it */
@@ -131,6 +134,17 @@ static int run_job(struct weft_run_job *job)
     if (job->is_json && !write_summary(job, status)) {
         status = WEFT_CLI_FAILED;
     }
+    return status;
+}
+
+int weft_run(struct weft_run_job *job)
+{
+    job->failed_rank = -1;
+    job->secret_fd = job->listen_fd = job->epoll_fd = job->signal_fd = -1;
+    job->sink[0].sources_fd = job->sink[1].sources_fd = -1;
+    job->deadline_ns = job->kill_ns = WEFT_NEVER;
+    int status = run_job(job);
+    weft_run_release(job);
     return status;
 }
 
@@ -149,22 +163,13 @@ int weft_cli_run(int argc, char **argv)
         return weft_cli_usage_error(&command, "the program is missing");
     }
     struct weft_run_job job = {
+        .command = &command,
         .ranks = (int)ranks,
         .is_tagged = is_tagged,
         .is_json = is_json,
         .timeout_ms = timeout_ms,
         .grace_ms = grace_ms,
         .argv = argv + rest,
-        .failed_rank = -1,
-        .secret_fd = -1,
-        .listen_fd = -1,
-        .epoll_fd = -1,
-        .signal_fd = -1,
-        .sink = {{.sources_fd = -1}, {.sources_fd = -1}},
-        .deadline_ns = WEFT_NEVER,
-        .kill_ns = WEFT_NEVER,
     };
-    status = run_job(&job);
-    weft_run_release(&job);
-    return status;
+    return weft_run(&job);
 }

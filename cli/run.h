@@ -46,8 +46,18 @@ struct weft_run_rank {
     struct weft_run_stream stream[2]; /* stdout, stderr */
 };
 
+/* Where ranks live when it is not simply here: the hosts of weft lab, with PIDs of their own. */
+struct weft_run_ground {
+    pid_t (*fork)(void *context, int rank);
+    bool (*enter)(void *context, int rank); /* in the rank, last before exec; false: see errno */
+    void (*describe)(void *context, struct weft_cli_json *json); /* for the summary */
+    void *context;
+};
+
 struct weft_run_job {
     /* asked for */
+    const struct weft_cli_command *command;
+    const struct weft_run_ground *ground; /* NULL: here */
     int ranks;
     bool is_tagged, is_json;
     uint64_t timeout_ms; /* 0: none */
@@ -56,7 +66,7 @@ struct weft_run_job {
 
     /* given to the ranks */
     int secret_fd; /* owned, sealed */
-    int listen_fd; /* owned until rank 0 has it */
+    int listen_fd; /* owned until rank 0 has it; -1 with a ground: rank 0 is told an address */
     char name[64]; /* WEFT_JOB */
     sigset_t old_mask;
     struct rlimit old_files;
@@ -74,6 +84,10 @@ struct weft_run_job {
     int ended_by_us;
     uint64_t deadline_ns, kill_ns; /* WEFT_NEVER: none */
 };
+
+/* Starts the ranks, watches them, says what happened; returns the exit status. Of the job only what
+ * is asked for is set. */
+int weft_run(struct weft_run_job *job);
 
 /* What an event of the loop is about: kind in the upper half, rank or sink in the lower. */
 enum weft_run_event { WEFT_RUN_SIGNAL, WEFT_RUN_EXIT, WEFT_RUN_OUTPUT, WEFT_RUN_ROOM };

@@ -90,7 +90,7 @@ static bool make_identity(struct weft_run_job *job, uint8_t *vault)
         weft_run_fail(job, -1, "%s", weft_error_text());
         return false;
     }
-    return seal_secret(job, secret) && open_listener(job, key, id);
+    return seal_secret(job, secret) && (job->ground != NULL || open_listener(job, key, id));
 }
 
 /* Blocks what we pass on or handle; the ranks get the old mask back. */
@@ -208,7 +208,7 @@ static void set_environment(const struct weft_run_job *job, int rank)
     set_number("WEFT_LOCAL_RANKS", job->ranks);
     set_number("WEFT_SECRET_FD", job->secret_fd);
     setenv("WEFT_JOB", job->name, 1);
-    if (rank == 0) {
+    if (rank == 0 && job->listen_fd >= 0) {
         set_number("WEFT_LISTEN_FD", job->listen_fd);
     }
 }
@@ -230,18 +230,22 @@ static bool set_streams(const struct weft_run_job *job, int rank, const int out[
 /* In the child; returns only when something failed, with errno. */
 static void become_rank(const struct weft_run_job *job, int rank, pid_t runner, const int out[2])
 {
-    /* no rank outlives us; if we have died already, the signal was missed */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != runner) {
+    /* no rank outlives us; if we have died already, the signal was missed; from a ground with PIDs
+     * of its own we are seen as 0 */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (job->ground != NULL ? 0 : runner)) {
         return;
     }
     if (job->rank[rank].has_group && setpgid(0, 0) != 0) {
         return;
     }
     if (!set_streams(job, rank, out) || fcntl(job->secret_fd, F_SETFD, 0) != 0 ||
-        (rank == 0 && fcntl(job->listen_fd, F_SETFD, 0) != 0)) {
+        (rank == 0 && job->listen_fd >= 0 && fcntl(job->listen_fd, F_SETFD, 0) != 0)) {
         return;
     }
     set_environment(job, rank);
+    if (job->ground != NULL && !job->ground->enter(job->ground->context, rank)) {
+        return;
+    }
     setrlimit(RLIMIT_NOFILE, &job->old_files);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
@@ -282,7 +286,7 @@ static bool fork_rank(struct weft_run_job *job, int rank, const int out[2], int 
     }
     /* rank 0 may read the terminal only from the terminal's own process group */
     self->has_group = rank > 0 || isatty(STDIN_FILENO) == 0;
-    self->pid = fork();
+    self->pid = job->ground != NULL ? job->ground->fork(job->ground->context, rank) : fork();
     if (self->pid == 0) {
         become_rank(job, rank, runner, out);
         error = errno;
@@ -353,7 +357,7 @@ bool weft_run_start(struct weft_run_job *job, int *exec_errno_p)
         if (!start_rank(job, i, exec_errno_p)) {
             return false;
         }
-        if (i == 0) {
+        if (i == 0 && job->listen_fd >= 0) {
             close(job->listen_fd);
             job->listen_fd = -1;
         }

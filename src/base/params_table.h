@@ -35,10 +35,16 @@
       "descriptor to read the secret from; set by weft run") \
     X(LISTEN_FD, "WEFT_LISTEN_FD", INT, "-1", -1, INT32_MAX, false, NULL, \
       "listening socket handed to rank 0; set by weft run") \
+    X(LAB, "WEFT_LAB", TEXT, "", 0, 255, false, NULL, \
+      "name of the lab whose host this is, for programs that ask; set by weft lab") \
     X(SOCKET_IFNAME, "WEFT_SOCKET_IFNAME", TEXT, "", 0, 255, false, NULL, \
       "interfaces to use: eth0,ib (prefixes), =eth0 (exactly), ^lo,docker (all but); empty: by route") \
     X(SOCKET_FAMILY, "WEFT_SOCKET_FAMILY", CHOICE, "auto", 0, 0, false, "auto|ipv4|ipv6", \
       "address family to listen on") \
+    X(TX_BINDINGS, "WEFT_TX_BINDINGS", TEXT, "", 0, 255, false, NULL, \
+      "CPUs that send over each NIC, eth1:8-21,112-125;eth2:60-73; empty: those near the NIC") \
+    X(RX_BINDINGS, "WEFT_RX_BINDINGS", TEXT, "", 0, 255, false, NULL, \
+      "CPUs that receive over each NIC, written like WEFT_TX_BINDINGS") \
     X(JOIN, "WEFT_JOIN", CHOICE, "auto", 0, 0, false, "auto|direct|local", \
       "how ranks join: direct (TCP to the root), local (through this host's leader), auto") \
     X(TREE_DEGREE, "WEFT_TREE_DEGREE", INT, "64", 2, 64, true, NULL, \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The interfaces of this host and the choice among them. */
-#include "topo/topo.h"
+#include "topo/internal.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -79,8 +79,7 @@ bool weft_topo_filter(const char *filter, const char *name)
     return is_empty || is_not;
 }
 
-/* Made by container and VM managers; other hosts cannot reach them. */
-static bool is_virtual(const char *name)
+bool weft_topo_is_inner_name(const char *name)
 {
     static const char *const prefixes[] = {"docker",  "br-",   "virbr", "veth",  "cni",
                                            "flannel", "cali",  "lxc",   "lxdbr", "vmnet",
@@ -94,7 +93,7 @@ static bool is_virtual(const char *name)
     return false;
 }
 
-static bool is_link_local(const struct sockaddr_storage *addr)
+bool weft_topo_is_link_local(const struct sockaddr_storage *addr)
 {
     return addr->ss_family == AF_INET6 &&
            IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)addr)->sin6_addr);
@@ -103,9 +102,10 @@ static bool is_link_local(const struct sockaddr_storage *addr)
 /* Lower is better: what others can reach, then the kind of interface, then IPv4. */
 static unsigned penalty(const struct weft_topo_nic *nic)
 {
-    unsigned kind = nic->is_loopback ? 2 : is_virtual(nic->name) ? 1 : 0;
+    unsigned kind = nic->is_loopback ? 2 : weft_topo_is_inner_name(nic->name) ? 1 : 0;
 
-    return (is_link_local(&nic->addr) ? 8U : 0U) + kind * 2 + (nic->addr.ss_family == AF_INET6);
+    return (weft_topo_is_link_local(&nic->addr) ? 8U : 0U) + kind * 2 +
+           (nic->addr.ss_family == AF_INET6);
 }
 
 static void print_addr(const struct sockaddr_storage *addr, char text[INET6_ADDRSTRLEN])
