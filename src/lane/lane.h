@@ -140,9 +140,10 @@ struct weft_lane_ops {
     weft_status_t (*pull)(struct weft_lane *lane, uint64_t address, const struct weft_slice *slice);
     /* Wakes the peer if it sleeps: something was written into its memory. */
     void (*nudge)(struct weft_lane *lane);
-    /* What was lent with this cookie is wanted back, whatever the peer does. Returns for how many posts
-     * the lane has made its own copy: their SENT does not come; that of the others comes soon. */
-    unsigned (*forget)(struct weft_lane *lane, const void *cookie);
+    /* What was lent with this cookie is wanted back, whatever the peer does; is_there: it has it all. Returns
+     * for how many posts the lane has made its own copy: their SENT does not come; that of the others
+     * comes soon. */
+    unsigned (*forget)(struct weft_lane *lane, const void *cookie, bool is_there);
     /* Not SURE. What the latest post was lent has been copied to `memory`, which is read from now on; its
      * SENT does not come. */
     void (*relocate)(struct weft_lane *lane, void *memory);

@@ -62,6 +62,9 @@ static bool has_room(const struct weft_bundle *bundle, const struct weft_slot *s
 {
     const struct weft_params *params = bundle->link->links->spec.port.params;
     uint64_t most = (uint64_t)params->number[WEFT_PARAM_WINDOW] * weft_link_chunk_max(bundle->link);
+    if (bundle->count == 1 && most < 2 * TELL_LEN) {
+        most = 2 * TELL_LEN; /* or we would wait for what the peer does not tell yet */
+    }
     return slot->flying_count == 0 ||
            (slot->flying_count < FLYING_MAX && slot->flying_len + len <= most);
 }
@@ -289,14 +292,14 @@ static unsigned forget_acked(struct weft_bundle *bundle, const void *cookie)
     return count;
 }
 
-unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie)
+unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie, bool is_there)
 {
     unsigned count = forget_in(&bundle->replay, cookie) + forget_acked(bundle, cookie);
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
         if (slot->state == SLOT_UP && slot->flying_count > 0) {
             count += forget_in(&slot->flying, cookie);
-            slot->lane->ops->forget(slot->lane, cookie);
+            slot->lane->ops->forget(slot->lane, cookie, is_there);
         }
     }
     return count;

@@ -29,6 +29,8 @@ static void take_ack(struct weft_link *link, const struct weft_wire_data *frame)
             weft_chunks_acked(link->bundle, frame);
         } else if ((frame->flags & WEFT_DATA_DOWN) != 0) {
             weft_bundle_told_down(link->bundle, frame);
+        } else if ((frame->flags & WEFT_DATA_END) != 0) {
+            link->is_ended = true;
         }
         if (link->wants_room && weft_list_is_empty(&link->roomy)) {
             weft_list_append(&link->links->roomy, &link->roomy);
@@ -190,8 +192,8 @@ static bool tcp_lost(struct weft_link *link, struct weft_done *done)
     }
     is_last = weft_bundle_lost(bundle, slot, done->text);
     weft_link_refuse(link->links, done->lane);
-    if (is_damage || (is_last && !was_up && !link->was_up)) {
-        if (!was_up) {
+    if (is_damage || (is_last && (link->is_ended || !link->was_up))) {
+        if (!was_up && !link->is_ended) {
             weft_link_give_up(link);
         }
         return link_lost(link, done);

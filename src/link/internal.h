@@ -117,7 +117,7 @@ bool weft_chunks_replay(struct weft_bundle *bundle);
 void weft_chunks_lost(struct weft_bundle *bundle, struct weft_slot *slot);
 void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *frame);
 /* Nobody waits for these any more; returns how many SENT will not come. */
-unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie);
+unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie, bool is_there);
 /* The header of one came; false: it has come before, and goes to the sink. */
 bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *done);
 /* All of it came; false: nobody needs it. */

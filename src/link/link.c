@@ -16,9 +16,20 @@ void weft_link_open(struct weft_links *links, uint32_t peer, struct weft_link *l
     weft_list_open(&link->broken);
 }
 
+/* So that the peer does not wait for us to come back. */
+static void say_end(struct weft_link *link)
+{
+    struct weft_wire_data frame = {.type = WEFT_DATA_ACK, .flags = WEFT_DATA_END};
+    const struct weft_slice nothing = {0};
+    if (link->state == WEFT_LINK_UP && link->keep_unsent == 0) {
+        weft_link_post(link, &frame, &nothing, NULL);
+    }
+}
+
 void weft_link_close(struct weft_link *link)
 {
     if (link->bundle != NULL) {
+        say_end(link);
         weft_bundle_close(link->bundle);
     } else if (link->lane != NULL) {
         link->lane->ops->close(link->lane);
@@ -148,12 +159,12 @@ enum weft_post weft_link_stream(struct weft_link *link, struct weft_wire_data *f
                          : weft_chunk_send(link->bundle, frame, slice, cookie);
 }
 
-unsigned weft_link_forget(struct weft_link *link, const void *cookie)
+unsigned weft_link_forget(struct weft_link *link, const void *cookie, bool is_there)
 {
     if (!is_sure(link)) {
-        return weft_chunks_forget(link->bundle, cookie);
+        return weft_chunks_forget(link->bundle, cookie, is_there);
     }
-    return link->lane != NULL ? link->lane->ops->forget(link->lane, cookie) : 0;
+    return link->lane != NULL ? link->lane->ops->forget(link->lane, cookie, is_there) : 0;
 }
 
 /* ---- acknowledgements and credit ---- */

@@ -51,6 +51,7 @@ struct weft_link {
     char text[192];
     bool wants_room;        /* a send was refused: WRITABLE is due */
     bool was_up;            /* over tcp: what is lost now may come back */
+    bool is_ended;          /* … but not this: the peer has closed in good order */
     bool owes_ack;          /* the lane was full when the peer should have been told */
     struct weft_list roomy; /* among those whose keep has room again */
 
@@ -128,8 +129,9 @@ void weft_link_place(struct weft_link *link, struct weft_done const *done,
 /* What was placed is wanted back: the rest goes to the sink. */
 void weft_link_unplace_envelope(struct weft_link *link);
 void weft_link_unplace_slot(struct weft_link *link, uint32_t slot);
-/* What was lent with this cookie is wanted back; returns for how many posts SENT will not come. */
-unsigned weft_link_forget(struct weft_link *link, const void *cookie);
+/* What was lent with this cookie is wanted back (is_there: the peer has it all); returns for how many posts
+ * SENT will not come. */
+unsigned weft_link_forget(struct weft_link *link, const void *cookie, bool is_there);
 /* Longest piece of bulk. Only when UP. */
 uint32_t weft_link_chunk_max(const struct weft_link *link);
 /* Does bulk keep its order with everything else? */

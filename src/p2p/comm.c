@@ -79,14 +79,14 @@ void weft_p2p_comm_set_timeout(struct weft_p2p_comm *comm, uint64_t timeout_ms)
     weft_engine_unlock(comm->p2p->engine);
 }
 
-void weft_p2p_take_back(struct weft_request *request)
+void weft_p2p_take_back(struct weft_request *request, bool is_there)
 {
     struct weft_p2p_peer *peer = request->peer;
     if (peer == NULL || peer->is_gone) {
         return;
     }
     if (request->lent > 0) {
-        unsigned count = weft_link_forget(&peer->link, request);
+        unsigned count = weft_link_forget(&peer->link, request, is_there);
         request->lent -= count;
         peer->lent -= request->id != 0 || request->kind != REQUEST_SEND ? count : 0;
     }
@@ -105,7 +105,7 @@ static void take_back_puts(struct weft_p2p *p2p)
     for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
         struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
         if (peer->puts_lent > 0) {
-            peer->puts_lent -= weft_link_forget(&peer->link, peer);
+            peer->puts_lent -= weft_link_forget(&peer->link, peer, false);
         }
     }
 }
@@ -121,7 +121,7 @@ static void end_comm(struct weft_p2p_comm *comm, weft_status_t status, const cha
     while ((node = weft_list_take(&all)) != NULL) {
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
         weft_list_append(&comm->active, node); /* what still holds memory stays */
-        weft_p2p_take_back(request);
+        weft_p2p_take_back(request, false);
         if (request->is_ended) {
             weft_p2p_request_settle(request);
         } else {

@@ -340,7 +340,7 @@ void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns);
 
 /* ---- comm.c ---- */
 /* The user's memory comes back, whatever the peer does; copies that run are waited for elsewhere. */
-void weft_p2p_take_back(struct weft_request *request);
+void weft_p2p_take_back(struct weft_request *request, bool is_there);
 
 /* ---- group.c ---- */
 /* Has this thread begun one? Then blocking operations are only begun, and added to it. */

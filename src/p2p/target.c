@@ -219,7 +219,7 @@ void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration)
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
         weft_list_append(&comm->active, node);
         if (request->kind == REQUEST_ANSWER && request->registration == registration) {
-            weft_p2p_take_back(request);
+            weft_p2p_take_back(request, false);
             stop_answer(request);
         }
     }

@@ -259,6 +259,17 @@ weft_status_t weft_topo_route(const struct sockaddr_storage *to, struct sockaddr
 bool weft_topo_is_same_addr(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /* Is this address one of this host's own? */
 weft_status_t weft_topo_is_local(const struct sockaddr_storage *addr, bool *is_local_p);
+/* ---- interfaces that come and go (carrier.c) ---- */
+
+/* A descriptor that is readable when there is news. ERR_SYSTEM. */
+weft_status_t weft_topo_carrier_open(int *fd_p);
+struct weft_topo_carrier {
+    char name[IF_NAMESIZE];
+    bool is_up; /* and has carrier */
+};
+/* Returns how many; never blocks. */
+unsigned weft_topo_carrier_read(int fd, struct weft_topo_carrier *news, unsigned room);
+
 /* Host name, at most 63 bytes, never empty. */
 void weft_topo_hostname(char name[64]);
 

@@ -251,12 +251,18 @@ enum weft_wire_data_type {
     WEFT_DATA_FLUSH,   /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
     WEFT_DATA_ACK,     /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
-                          seq; flags DOWN: that slot is given up. A lane's first frame, by its dialler:
+                          seq; flags DOWN: that slot is given up; END: the link is closed. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
     WEFT_DATA_BYE,     /* nothing more comes */
     WEFT_DATA_TYPE_END
 };
-enum { WEFT_DATA_FOLLOWS = 1, WEFT_DATA_CHECKED = 2, WEFT_DATA_SLOT = 4, WEFT_DATA_DOWN = 8 };
+enum {
+    WEFT_DATA_FOLLOWS = 1,
+    WEFT_DATA_CHECKED = 2,
+    WEFT_DATA_SLOT = 4,
+    WEFT_DATA_DOWN = 8,
+    WEFT_DATA_END = 16,
+};
 
 /*
  *  0      2    3     4    8      16   20   24  32  40  48       52   56            60

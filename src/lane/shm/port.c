@@ -377,8 +377,9 @@ static uint32_t silent_ms(const struct weft_lane *lane)
     return 0;
 }
 
-static unsigned forget(struct weft_lane *lane, const void *cookie)
+static unsigned forget(struct weft_lane *lane, const void *cookie, bool is_there)
 {
+    (void)is_there;
     (void)lane;
     (void)cookie;
     return 0;

@@ -98,7 +98,7 @@ static struct weft_lane_tcp *lane_new(struct weft_lane_tcp_port *port, uint32_t 
     lane->lane.ops = &weft_lane_tcp;
     lane->lane.port = (struct weft_lane_port *)port;
     lane->lane.peer = peer;
-    lane->lane.chunk_max = (uint32_t)port->spec.params->number[WEFT_PARAM_CHUNK];
+    lane->lane.chunk_max = WEFT_WIRE_DATA_MAX;
     lane->state = state;
     lane->source.ready = lane_ready;
     lane->source.fd = -1;

@@ -359,9 +359,10 @@ static bool take_copy(struct weft_lane_tcp_post *post)
     return true;
 }
 
-/* What the kernel reads by itself cannot be taken from it except by ending the connection; the same
- * where there is no memory for the copy. */
-unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie)
+/* What the kernel reads by itself cannot be taken from it except by ending the connection, unless the peer
+ * has it: then it reads it only to send it once more for nothing. The same where there is no memory for the
+ * copy. */
+unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool is_there)
 {
     struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
     unsigned count = 0;
@@ -370,7 +371,7 @@ unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie)
         if (post->is_silent || post->cookie != cookie) {
             continue;
         }
-        if (post->zero_left > 0) {
+        if (post->zero_left > 0 && !is_there) {
             weft_lane_tcp_lose(lane, WEFT_ERR_ABORTED,
                                "given up in the middle of a zero-copy send");
             break;
@@ -381,6 +382,7 @@ unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie)
             break;
         }
         post->is_silent = true;
+        post->is_zerocopy = false;
         count++;
     }
     return count;

@@ -160,7 +160,7 @@ void weft_lane_tcp_reap(struct weft_lane_tcp *lane);
 /* Tells SENT and WRITABLE; true: there is more to tell than there was room for. */
 bool weft_lane_tcp_tell_sent(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *tell);
 void weft_lane_tcp_relocate(struct weft_lane *base, void *memory);
-unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie);
+unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool is_there);
 /* What is left in the ring goes. */
 void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane);
 size_t weft_lane_tcp_queued(const struct weft_lane *lane);

@@ -21,6 +21,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What open() is told. */
+#define CALL_FOR(rank, where, ms)                                                                  \
+    (&(const struct weft_lane_call){.peer = (rank), .address = (where), .timeout_ms = (ms)})
+#define CALL(rank, where) CALL_FOR(rank, where, 10000)
+
 #define DEADLINE_MS 10000 /* never reached unless something is broken */
 #define NODES_MAX 8
 #define LOG_MAX 8192
@@ -184,7 +189,7 @@ static inline void node_dial(struct node *node, uint32_t peer)
     struct weft_lane_address address;
     OPS->address(node->port, &address);
     weft_engine_lock(node->engine);
-    assert_int_equal(OPS->open(node->port, peer, &address, &node->lane[peer]), WEFT_OK);
+    assert_int_equal(OPS->open(node->port, CALL(peer, &address), &node->lane[peer]), WEFT_OK);
     weft_engine_unlock(node->engine);
 }
 

@@ -24,6 +24,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What open() is told. */
+#define CALL_FOR(rank, where, ms)                                                                  \
+    (&(const struct weft_lane_call){.peer = (rank), .address = (where), .timeout_ms = (ms)})
+#define CALL(rank, where) CALL_FOR(rank, where, 10000)
+
 #define DEADLINE_MS 20000 /* never reached unless something is broken */
 #define FRAME_MAX ((size_t)4 << 20)
 #define GUARD 64
@@ -102,7 +107,7 @@ static inline void side_prepare(struct side *side, uint32_t rank)
 static inline void side_listen(struct side *side)
 {
     const struct weft_lane_port_spec spec = {
-        .params = &side->params, .self = &side->self, .addr = &side->addr};
+        .params = &side->params, .self = &side->self, .addr = &side->addr, .nic = ""};
     struct weft_lane_port_spec with_engine = spec;
     assert_int_equal(weft_engine_open(64, -1, &side->engine), WEFT_OK);
     with_engine.engine = side->engine;
@@ -247,7 +252,7 @@ static inline bool poll_until(struct side *side, struct side *other, const unsig
 static inline void pair_dial(struct pair *pair)
 {
     assert_int_equal(
-        weft_lane_tcp.open(pair->a.port, pair->b.self.rank, &pair->b.address, &pair->a.lane),
+        weft_lane_tcp.open(pair->a.port, CALL(pair->b.self.rank, &pair->b.address), &pair->a.lane),
         WEFT_OK);
     assert_true(poll_until(&pair->a, &pair->b, &pair->b.opened, 1));
     assert_int_equal(pair->a.opened, 1);

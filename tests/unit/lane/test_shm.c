@@ -309,9 +309,9 @@ static void test_strangers_ranks_and_oneself_cannot_be_opened(void **state)
     node_open(&node, 0, 2);
     OPS->address(node.port, &address);
     assert_int_equal(address.len, 1);
-    assert_int_equal(OPS->open(node.port, 7, &address, &lane), WEFT_ERR_INVALID);
-    assert_int_equal(OPS->open(node.port, 0, &address, &lane), WEFT_ERR_INVALID);
-    assert_int_equal(OPS->open(node.port, 1, &none, &lane), WEFT_ERR_INVALID);
+    assert_int_equal(OPS->open(node.port, CALL(7, &address), &lane), WEFT_ERR_INVALID);
+    assert_int_equal(OPS->open(node.port, CALL(0, &address), &lane), WEFT_ERR_INVALID);
+    assert_int_equal(OPS->open(node.port, CALL(1, &none), &lane), WEFT_ERR_INVALID);
     node_close(&node);
 }
 

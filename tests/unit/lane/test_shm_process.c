@@ -32,7 +32,7 @@ static bool rank_connect(struct node *node, uint32_t peer, bool is_dialler)
     OPS->address(node->port, &address);
     if (is_dialler) {
         weft_engine_lock(node->engine);
-        status = OPS->open(node->port, peer, &address, &node->lane[peer]);
+        status = OPS->open(node->port, CALL(peer, &address), &node->lane[peer]);
         weft_engine_unlock(node->engine);
     }
     return status == WEFT_OK && step_until(node, NULL, &node->opened, node->opened + 1);

@@ -333,7 +333,7 @@ static void another_secret_opens_no_lane(void **state)
     (void)state;
     hostile_open(&pair);
     pair.a.self.key = (const uint8_t *)"a key that belongs to other jobs";
-    assert_int_equal(weft_lane_tcp.open(pair.a.port, 0, &pair.b.address, &pair.a.lane), WEFT_OK);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(0, &pair.b.address), &pair.a.lane), WEFT_OK);
     assert_true(poll_until(&pair.a, &pair.b, &pair.a.lost, 1));
     assert_int_equal(pair.a.lost_status, WEFT_ERR_AUTH);
     assert_int_equal(pair.a.opened + pair.b.opened + pair.b.lost, 0);
@@ -360,7 +360,7 @@ static void relay_open(struct relay *relay, struct pair *pair, unsigned drops)
     assert_int_equal(weft_net_listen(&pair->a.addr, 0, 0, &relay->listener, &bound), WEFT_OK);
     weft_net_addr_to_wire(&bound, &wire);
     weft_wire_addr_encode(&wire, address.bytes);
-    assert_int_equal(weft_lane_tcp.open(pair->a.port, 0, &address, &pair->a.lane), WEFT_OK);
+    assert_int_equal(weft_lane_tcp.open(pair->a.port, CALL(0, &address), &pair->a.lane), WEFT_OK);
     wait.fd = relay->listener;
     for (unsigned i = 0; i <= drops; i++) {
         while (poll(&wait, 1, 0) == 0) {
