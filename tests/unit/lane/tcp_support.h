@@ -270,7 +270,9 @@ static inline void pair_open(struct pair *pair)
 
 static inline struct weft_wire_data frame_of(uint32_t number, size_t len)
 {
-    return (struct weft_wire_data){.type = (uint8_t)(1 + number % (WEFT_DATA_TYPE_END - 1)),
+    static const uint8_t types[] = {WEFT_DATA_ANNOUNCE, WEFT_DATA_GRANT, WEFT_DATA_DONE,
+                                    WEFT_DATA_GET,      WEFT_DATA_BYE,   WEFT_DATA_SIGNAL};
+    return (struct weft_wire_data){.type = types[number % WEFT_COUNT_OF(types)],
                                    .len = (uint32_t)len,
                                    .comm = 77,
                                    .a = number,

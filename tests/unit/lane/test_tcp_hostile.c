@@ -107,7 +107,7 @@ static void cut_at(struct pair *pair, uint8_t type, size_t len, size_t cut)
 {
     uint8_t bytes[2 * (WEFT_WIRE_DATA_LEN + 20000)];
     struct puppet puppet;
-    size_t whole = frame_bytes(1, type, 40, bytes);
+    size_t whole = frame_bytes(1, WEFT_DATA_EAGER, 40, bytes);
     frame_bytes(2, type, len, bytes + whole);
     puppet_dial(&puppet, pair, WEFT_WIRE_LANE);
     puppet_greet(&puppet, pair);

@@ -14,7 +14,7 @@ static void a_dialled_lane_opens_on_both_ends(void **state)
     assert_true(pair.a.lane->is_up && pair.b.lane->is_up);
     assert_null(pair.b.lane->owner);
     assert_int_equal(pair.b.lane->caps, 0);
-    assert_int_equal(pair.b.lane->chunk_max, 16 << 20);
+    assert_int_equal(pair.b.lane->chunk_max, WEFT_WIRE_DATA_MAX);
     assert_ptr_equal(pair.b.lane->ops, &weft_lane_tcp);
     assert_non_null(strstr(pair.b.lane->peer_text, "127.0.0.1:"));
     assert_int_equal(pair.b.opened, 1);
