@@ -81,6 +81,7 @@ struct weft_counters *weft_engine_counters(struct weft_engine *engine)
 /* ---- the lock: mostly free, held for less than it costs to sleep ---- */
 
 #define LOCK_SPINS 200
+#define TORN_SPINS 100 /* for a producer that is between its two steps on another CPU */
 
 void weft_engine_lock(struct weft_engine *engine)
 {
@@ -242,6 +243,18 @@ static bool run_tasks(struct weft_engine *engine)
     return has_run;
 }
 
+/* A producer that was interrupted between its two steps hides what lies behind it, perhaps the very task
+ * that the caller must not leave behind: it is waited for, and soon gets the CPU. */
+void weft_engine_run_tasks(struct weft_engine *engine)
+{
+    unsigned idle_turns = 0;
+    while (!weft_queue_is_empty(&engine->front.tasks)) {
+        if (!run_tasks(engine) && ++idle_turns > TORN_SPINS) {
+            sched_yield();
+        }
+    }
+}
+
 /* Made with its first use: most starts end without one. Adding it, rung, to the epoll wakes a sleeper. */
 weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings)
 {
@@ -274,11 +287,6 @@ void weft_engine_ring(struct weft_engine *engine)
     } else if (write(fd, &one, sizeof(one)) < 0) {
         weft_log(engine, ERROR, "cannot ring the doorbell, errno %d", errno);
     }
-}
-
-void weft_engine_run_tasks(struct weft_engine *engine)
-{
-    run_tasks(engine);
 }
 
 /* Whoever sleeps has said so under this lock: without a fence either we see it, or it sees the word. */

@@ -55,7 +55,7 @@ struct weft_engine_poller {
     bool (*arm)(struct weft_engine_poller *poller);
     void (*disarm)(struct weft_engine_poller *poller);
     /* Set by poll: there is probably nothing before *word is `value`, so quick rounds only look there,
-     * and poll every sixteenth time. NULL: poll every time. */
+     * and poll the first time of each turn. NULL: poll every time. */
     const _Atomic uint32_t *word;
     uint32_t value;
     struct weft_list node; /* the engine's */
@@ -111,7 +111,7 @@ void weft_engine_completed(struct weft_engine *engine);
 /* Looks at *word for about as long as an answer takes; false: it is not `value`, or somebody else wants
  * the engine. */
 bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, uint32_t value);
-/* Runs what was posted, without polling: after a timeout the caller's own task may still be queued. */
+/* Runs all that was posted, without polling: after a timeout the caller's own task may still be queued. */
 void weft_engine_run_tasks(struct weft_engine *engine);
 
 /* ---- any thread ---- */
@@ -153,7 +153,7 @@ static inline bool weft_engine_enter(struct weft_engine *engine)
     if (!weft_engine_try_lock(engine)) {
         return false;
     }
-    while (!weft_queue_is_empty(&front->tasks)) {
+    if (!weft_queue_is_empty(&front->tasks)) {
         weft_engine_run_tasks(engine);
     }
     return true;
