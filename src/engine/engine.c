@@ -310,6 +310,7 @@ void weft_engine_poller_add(struct weft_engine *engine, struct weft_engine_polle
     weft_list_append(&engine->pollers, &poller->node);
     engine->are_pollers_armed = true; /* the next round disarms them, whatever they are */
     atomic_store(&engine->has_pollers, true);
+    weft_background_step_back(engine); /* this one is not armed */
 }
 
 void weft_engine_set_costly(struct weft_engine *engine)

@@ -36,7 +36,9 @@ struct weft_engine {
     _Atomic uint32_t waiters;   /* threads asleep on `turn` because another one drives */
     _Atomic uint32_t turn;      /* futex word */
     _Atomic uint64_t driven_ns; /* when a wait last ended */
-    _Atomic uint32_t armed;     /* the background thread sleeps on our epfd */
+    /* The background thread sleeps on our epfd, and the pollers are armed for it; set under the lock. */
+    _Atomic uint32_t armed;
+    _Atomic bool is_joined; /* it serves us */
 
     unsigned cpus;
     int64_t spin_us; /* parameter; -1: by load */
@@ -81,7 +83,8 @@ bool weft_engine_arm_pollers(struct weft_engine *engine);
 void weft_background_step_back(struct weft_engine *engine);
 weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings);
 void weft_engine_ring(struct weft_engine *engine);
-/* A driver leaves after a long wait: if the background thread had stepped back, it watches again. */
+/* Without the lock. A driver leaves after a long wait: if the background thread had stepped back, it
+ * watches again. */
 void weft_background_take_back(struct weft_engine *engine);
 /* Wakes one (or all) of the threads asleep on `turn`. */
 void weft_engine_pass_turn(struct weft_engine *engine, int count);

@@ -200,6 +200,93 @@ static void a_driver_and_the_background_thread_never_run_at_once(void **state)
     weft_engine_close(engine);
 }
 
+/* ---- memory that is polled; no timer would come to the rescue ---- */
+
+/* The driver had told the writers that it is awake. */
+static void what_arrives_in_memory_after_a_long_wait_is_served(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct mail mail;
+    (void)state;
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_open(engine, &mail);
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&mail.is_read, 0);
+        drive(engine, LONG_MS);
+        mail_send(&mail);
+        assert_true(harness_wait_for(&mail.is_read, 1, SOON_MS));
+    }
+    weft_background_leave(engine);
+    mail_close(&mail);
+    weft_engine_close(engine);
+}
+
+static void what_arrives_in_memory_that_was_added_late_is_served(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct mail first, second;
+    (void)state;
+    mail_open(engine, &first);
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_send(&first);
+    assert_true(harness_wait_for(&first.is_read, 1, SOON_MS));
+    assert_true(harness_wait_for(&engine->armed, 1, SOON_MS)); /* it sleeps */
+    mail_open(engine, &second);
+    mail_send(&second);
+    assert_true(harness_wait_for(&second.is_read, 1, SOON_MS));
+    weft_background_leave(engine);
+    mail_close(&second);
+    mail_close(&first);
+    weft_engine_close(engine);
+}
+
+/* Whoever has the lock may just have told the writers that it is awake. */
+static void it_does_not_sleep_on_an_engine_that_it_found_locked(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct mail mail;
+    (void)state;
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_open(engine, &mail);
+    weft_engine_lock(engine);
+    weft_engine_quick_round(engine);
+    assert_false(harness_wait_for(&engine->armed, 1, 20));
+    weft_engine_unlock(engine);
+    mail_send(&mail);
+    assert_true(harness_wait_for(&mail.is_read, 1, SOON_MS));
+    weft_background_leave(engine);
+    mail_close(&mail);
+    weft_engine_close(engine);
+}
+
+/* Ranks that are threads of one process share no lock. */
+static void leaving_a_long_wait_does_not_wait_for_a_copy_of_another_engine(void **state)
+{
+    struct weft_engine *busy = engine_new(MANY_CPUS), *mine = engine_new(MANY_CPUS);
+    _Atomic uint32_t may_end = 0;
+    struct errand copy;
+    uint64_t begin_ns;
+    (void)state;
+    errand_open(busy, &copy);
+    copy.may_end = &may_end;
+    assert_int_equal(weft_background_join(mine), WEFT_OK);
+    assert_int_equal(weft_background_join(busy), WEFT_OK);
+    weft_engine_lock(busy);
+    weft_engine_work_add(busy, &copy.work);
+    weft_engine_unlock(busy);
+    weft_engine_ring(busy);
+    assert_true(harness_wait_for(&copy.begun, 1, DEADLINE_MS));
+    begin_ns = weft_clock_ns();
+    drive(mine, LONG_MS);
+    assert_true(weft_clock_ns() - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+    atomic_store(&may_end, 1);
+    assert_true(harness_wait_for(&copy.done, 1, DEADLINE_MS));
+    weft_background_leave(busy);
+    weft_background_leave(mine);
+    weft_engine_close(busy);
+    weft_engine_close(mine);
+}
+
 #ifndef __SANITIZE_THREAD__ /* which cannot follow threads of a child of many threads */
 /* A forked child has the bookkeeping but not the thread; it gets its own with its first engine. */
 static void a_forked_child_starts_its_own_thread(void **state)
@@ -241,6 +328,10 @@ int main(void)
         cmocka_unit_test(leaving_without_having_joined_and_leaving_twice_are_harmless),
         cmocka_unit_test(after_leaving_the_engine_is_not_touched),
         cmocka_unit_test(a_driver_and_the_background_thread_never_run_at_once),
+        cmocka_unit_test(what_arrives_in_memory_after_a_long_wait_is_served),
+        cmocka_unit_test(what_arrives_in_memory_that_was_added_late_is_served),
+        cmocka_unit_test(it_does_not_sleep_on_an_engine_that_it_found_locked),
+        cmocka_unit_test(leaving_a_long_wait_does_not_wait_for_a_copy_of_another_engine),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(a_forked_child_starts_its_own_thread),
 #endif

@@ -2,8 +2,6 @@
 /* Sources, timers, tasks: what one poll round delivers, and what it must not deliver any more. */
 #include "engine_support.h"
 
-#include "engine/internal.h"
-
 /* ---- sources ---- */
 
 static void a_source_that_is_ready_is_called_once_per_event(void **state)

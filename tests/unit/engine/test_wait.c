@@ -2,10 +2,6 @@
 /* Waiting: one drives, the others sleep, nobody sleeps through its own completion. */
 #include "engine_support.h"
 
-#include "engine/internal.h"
-
-#define SOON_MS 1000 /* a wake-up that was lost would last until DEADLINE_MS */
-
 static void a_word_that_is_set_already_returns_at_once(void **state)
 {
     struct weft_engine *engine = engine_new(MANY_CPUS);
