@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources, timers, tasks and the poll round.
+ * Sources, timers, tasks, pollers and the poll round.
  *
- * A round runs tasks, then due timers, then whatever epoll reports, and never blocks. Sources may
- * be removed by the handlers of the same round: the batch is then searched for events that are
- * still to be delivered, so that a handler never sees a source that is gone.
+ * A round runs tasks, then due timers, then pollers, then whatever epoll reports, and never blocks; long
+ * copies come after it, without the lock (works.c). Sources may be removed by the handlers of the same
+ * round: the batch is then searched for events that are still to be delivered, so that a handler never
+ * sees a source that is gone.
  */
 #include "engine/internal.h"
 
@@ -292,8 +293,8 @@ void weft_engine_ring(struct weft_engine *engine)
 /* Whoever sleeps has said so under this lock: without a fence either we see it, or it sees the word. */
 static void announce_completions(struct weft_engine *engine)
 {
-    if (engine->front.has_completed) {
-        engine->front.has_completed = false;
+    if ((engine->front.news & WEFT_ENGINE_COMPLETED) != 0) {
+        engine->front.news &= ~(uint32_t)WEFT_ENGINE_COMPLETED;
         if (atomic_load_explicit(&engine->waiters, memory_order_relaxed) != 0) {
             weft_engine_pass_turn(engine, INT32_MAX);
         }
@@ -303,7 +304,7 @@ static void announce_completions(struct weft_engine *engine)
     }
 }
 
-/* ---- memory that is polled, and long copies ---- */
+/* ---- memory that is polled ---- */
 
 void weft_engine_poller_add(struct weft_engine *engine, struct weft_engine_poller *poller)
 {
@@ -367,44 +368,6 @@ static bool run_pollers(struct weft_engine *engine)
         has_moved |= poller_at(node)->poll(poller_at(node));
     }
     return has_moved;
-}
-
-void weft_engine_work_add(struct weft_engine *engine, struct weft_engine_work *work)
-{
-    weft_list_append(&engine->works, &work->node);
-}
-
-bool weft_engine_work_run(struct weft_engine *engine)
-{
-    struct weft_list *node = weft_list_take(&engine->works);
-    struct weft_engine_work *work;
-    if (node == NULL) {
-        return false;
-    }
-    work = WEFT_CONTAINER_OF(node, struct weft_engine_work, node);
-    engine->works_running++;
-    weft_engine_release(engine);
-    work->run(work);
-    weft_engine_lock(engine);
-    engine->works_running--;
-    work->done(work);
-    return true;
-}
-
-bool weft_engine_has_works(const struct weft_engine *engine)
-{
-    return !weft_list_is_empty(&engine->works) || engine->works_running > 0;
-}
-
-void weft_engine_work_flush(struct weft_engine *engine)
-{
-    while (weft_engine_work_run(engine)) {
-    }
-    while (engine->works_running > 0) {
-        weft_engine_release(engine);
-        sched_yield();
-        weft_engine_lock(engine);
-    }
 }
 
 /* ---- the rounds ---- */
@@ -476,12 +439,13 @@ bool weft_engine_round(struct weft_engine *engine)
 void weft_engine_unlock_and_tell(struct weft_engine *engine)
 {
     announce_completions(engine);
+    weft_engine_announce_works(engine);
     weft_engine_release(engine);
 }
 
 void weft_engine_completed(struct weft_engine *engine)
 {
-    engine->front.has_completed = true;
+    engine->front.news |= WEFT_ENGINE_COMPLETED;
 }
 
 void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)

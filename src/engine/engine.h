@@ -22,8 +22,13 @@ struct weft_engine;
 struct weft_engine_front {
     _Atomic uint32_t lock;    /* covers one poll round; 1: held; a futex word */
     _Atomic uint32_t lockers; /* threads that sleep for it */
-    bool has_completed;       /* under the lock: waiters must be told */
+    uint32_t news; /* under the lock: what is told before it goes; enum weft_engine_news */
     struct weft_queue tasks;
+};
+
+enum weft_engine_news {
+    WEFT_ENGINE_COMPLETED = 1, /* a word that somebody may wait for was set */
+    WEFT_ENGINE_WORKS = 2,     /* a long copy was added: nobody may sleep while it waits */
 };
 
 /* A descriptor that is polled. Embedded in its owner, lent to the engine between add and remove. */
@@ -99,7 +104,8 @@ void weft_engine_poller_add(struct weft_engine *engine, struct weft_engine_polle
 void weft_engine_poller_remove(struct weft_engine *engine, struct weft_engine_poller *poller);
 /* Polling makes system calls from now on: fewer quick rounds. */
 void weft_engine_set_costly(struct weft_engine *engine);
-/* Runs in turn, soon; several may run at once on several threads. */
+/* Runs in turn, soon: somebody who sleeps is woken when the lock goes. Several may run at once on several
+ * threads. */
 void weft_engine_work_add(struct weft_engine *engine, struct weft_engine_work *work);
 bool weft_engine_has_works(const struct weft_engine *engine); /* waiting or running */
 /* Runs all works that wait, here and under the lock, and waits for those that run: for closing. */
@@ -139,7 +145,7 @@ void weft_engine_unlock_and_tell(struct weft_engine *engine);
 static inline void weft_engine_unlock(struct weft_engine *engine)
 {
     struct weft_engine_front *front = (struct weft_engine_front *)engine;
-    if (front->has_completed || atomic_load_explicit(&front->lockers, memory_order_relaxed) != 0) {
+    if (front->news != 0 || atomic_load_explicit(&front->lockers, memory_order_relaxed) != 0) {
         weft_engine_unlock_and_tell(engine);
     } else {
         atomic_store_explicit(&front->lock, 0, memory_order_release);

@@ -77,6 +77,9 @@ static inline bool weft_engine_is_worth_a_look(const struct weft_engine *engine)
 }
 /* Under the lock: one long copy that waits is run, with the lock let go meanwhile. */
 bool weft_engine_work_run(struct weft_engine *engine);
+/* The same, and the quick rounds for what it led to: its driver may leave, and who sleeps does not know. */
+bool weft_engine_work_follow(struct weft_engine *engine);
+void weft_engine_announce_works(struct weft_engine *engine);
 /* Under the lock, before a sleep: false when a poller has something. */
 bool weft_engine_arm_pollers(struct weft_engine *engine);
 /* Somebody drives an engine that the background thread believes idle: it should look again later. */

@@ -98,14 +98,16 @@ static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *w
     uint64_t next = atomic_load(&engine->next_timer_ns);
     uint64_t until = next < deadline_ns ? next : deadline_ns;
     struct epoll_event event;
+    bool is_quiet;
     if (!weft_engine_try_lock(engine)) {
         return; /* somebody drives */
     }
-    if (!weft_list_is_empty(&engine->works) || !weft_engine_arm_pollers(engine)) {
-        weft_engine_release(engine);
+    is_quiet = weft_list_is_empty(&engine->works) && weft_engine_arm_pollers(engine) &&
+               engine->front.news == 0;
+    weft_engine_unlock(engine);
+    if (!is_quiet) {
         return;
     }
-    weft_engine_release(engine);
     atomic_thread_fence(memory_order_seq_cst); /* see weft_engine_post() */
     if (weft_queue_is_empty(&engine->front.tasks) && atomic_load(word) == 0) {
         weft_count(&engine->counters, WEFT_COUNTER_SLEEPS, 1);
@@ -135,7 +137,7 @@ void weft_engine_poll(struct weft_engine *engine)
         } else {
             weft_engine_quick_round(engine);
         }
-        while (weft_engine_work_run(engine)) {
+        while (weft_engine_work_follow(engine)) {
         }
         weft_engine_unlock(engine);
     }
@@ -154,7 +156,7 @@ static bool drive(struct weft_engine *engine, unsigned quick)
             }
         }
         if (!weft_list_is_empty(&engine->works)) {
-            has_moved |= weft_engine_work_run(engine);
+            has_moved |= weft_engine_work_follow(engine);
         }
         weft_engine_unlock(engine);
     }
