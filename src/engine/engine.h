@@ -136,7 +136,7 @@ void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
  * caller knows what it waited for). */
 weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_t *word,
                                uint64_t deadline_ns);
-/* One round, unless somebody else drives. */
+/* One round and at most one long copy, unless somebody else drives. */
 void weft_engine_poll(struct weft_engine *engine);
 /* For the rare cases outside rounds (set-up, timeouts, closing): waits for the round in progress.
  */

@@ -131,6 +131,24 @@ static void what_a_copy_led_to_is_polled_before_its_driver_leaves(void **state)
     weft_engine_close(engine);
 }
 
+/* What "does not block" may take: gigabytes come as a chain of copies. */
+static void a_poll_runs_one_copy_and_the_next_poll_the_next(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct errand copy;
+    (void)state;
+    errand_open(engine, &copy);
+    copy.again = 9;
+    weft_engine_lock(engine);
+    weft_engine_work_add(engine, &copy.work);
+    weft_engine_unlock(engine);
+    for (uint32_t i = 1; i <= 10; i++) {
+        weft_engine_poll(engine);
+        assert_int_equal(atomic_load(&copy.done), i);
+    }
+    weft_engine_close(engine);
+}
+
 static void the_background_thread_runs_what_is_added_while_nobody_drives(void **state)
 {
     struct weft_engine *engine = engine_new(MANY_CPUS);
@@ -201,6 +219,7 @@ int main(void)
         cmocka_unit_test(a_copy_that_is_added_wakes_a_driver_that_sleeps),
         cmocka_unit_test(a_copy_that_another_led_to_is_not_left_behind),
         cmocka_unit_test(what_a_copy_led_to_is_polled_before_its_driver_leaves),
+        cmocka_unit_test(a_poll_runs_one_copy_and_the_next_poll_the_next),
         cmocka_unit_test(the_background_thread_runs_what_is_added_while_nobody_drives),
         cmocka_unit_test(flushing_leaves_none_behind),
     };
