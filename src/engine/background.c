@@ -90,6 +90,16 @@ static bool drive(struct weft_engine *engine)
     return is_armed;
 }
 
+/* Somebody drives, but only by quick rounds since we last looked? Then the next one is a full one. */
+static void ask_for_full_round(struct weft_engine *engine)
+{
+    uint64_t full = weft_counter_read(&engine->counters, WEFT_COUNTER_ROUNDS);
+    if (full == engine->background_full) {
+        atomic_store_explicit(&engine->full_due, 0, memory_order_relaxed);
+    }
+    engine->background_full = full;
+}
+
 /* Until when may the thread sleep as far as this engine is concerned? */
 static uint64_t serve(struct weft_engine *engine, uint64_t now_ns)
 {
@@ -98,6 +108,7 @@ static uint64_t serve(struct weft_engine *engine, uint64_t now_ns)
         unsigned doublings =
             engine->background_naps < NAP_DOUBLINGS ? engine->background_naps : NAP_DOUBLINGS;
         engine->background_naps++;
+        ask_for_full_round(engine);
         return now_ns + ((NAP_MS * WEFT_NS_PER_MS) << doublings);
     }
     engine->background_naps = 0;

@@ -387,6 +387,9 @@ bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, 
         disarm_pollers(engine);
     }
     note_drive(engine);
+    if (weft_engine_is_full_due(engine)) {
+        return false;
+    }
     for (uint32_t i = 0; i < looks; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) == value) {
             return true;
@@ -431,6 +434,10 @@ bool weft_engine_round(struct weft_engine *engine)
     engine->batch_len = 0;
     weft_count(&engine->counters, WEFT_COUNTER_ROUNDS, 1);
     note_drive(engine);
+    atomic_store_explicit(&engine->full_due,
+                          atomic_load_explicit(&engine->drives, memory_order_relaxed) +
+                              WEFT_ENGINE_FULL_EVERY,
+                          memory_order_relaxed);
     announce_completions(engine);
     return has_moved;
 }

@@ -114,8 +114,8 @@ void weft_engine_work_flush(struct weft_engine *engine);
  */
 void weft_engine_completed(struct weft_engine *engine);
 
-/* Looks at *word for about as long as an answer takes; false: it is not `value`, or somebody else wants
- * the engine. */
+/* Looks at *word for about as long as an answer takes; false: it is not `value`, somebody else wants
+ * the engine, or a full round is due: then the caller waits, which runs it. */
 bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, uint32_t value);
 /* Runs all that was posted, without polling: after a timeout the caller's own task may still be queued. */
 void weft_engine_run_tasks(struct weft_engine *engine);

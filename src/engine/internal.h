@@ -9,6 +9,9 @@
 
 #define WEFT_ENGINE_BATCH 64
 #define WEFT_ENGINE_QUICK_ROUNDS 64 /* over memory alone, in one turn of the lock */
+/* Who always finds at once what it waits for must look at timers and descriptors all the same: after so
+ * many quick rounds (25 µs of the shortest messages), or when the background thread asks for it. */
+#define WEFT_ENGINE_FULL_EVERY 256
 
 struct weft_engine {
     struct weft_engine_front front;
@@ -29,7 +32,8 @@ struct weft_engine {
     uint32_t polls; /* by weft_engine_poll() */
 
     /* any thread */
-    _Atomic uint64_t drives; /* rounds so far: the background thread sees that somebody drives */
+    _Atomic uint64_t drives;   /* rounds so far: the background thread sees that somebody drives */
+    _Atomic uint64_t full_due; /* a full round is due when `drives` has come this far */
     _Atomic uint64_t next_timer_ns;
     _Atomic uint32_t drivers;   /* threads inside weft_engine_wait */
     _Atomic uint32_t asleep;    /* one of them sleeps in epoll, or is about to */
@@ -51,6 +55,7 @@ struct weft_engine {
     struct weft_list background_node;
     unsigned background_naps;
     uint64_t background_seen; /* `drives` when it last looked */
+    uint64_t background_full; /* full rounds by then */
 };
 
 _Static_assert(offsetof(struct weft_engine, front) == 0, "the front comes first");
@@ -61,6 +66,12 @@ void weft_engine_release(struct weft_engine *engine);
  * call and no clock (unless there is nothing but descriptors). */
 bool weft_engine_round(struct weft_engine *engine);
 bool weft_engine_quick_round(struct weft_engine *engine);
+/* Under the lock: quick rounds have gone on for long enough. */
+static inline bool weft_engine_is_full_due(const struct weft_engine *engine)
+{
+    return atomic_load_explicit(&engine->drives, memory_order_relaxed) >=
+           atomic_load_explicit(&engine->full_due, memory_order_relaxed);
+}
 /* Under the lock: false when no poller has anything, as far as its word says. */
 static inline bool weft_engine_is_worth_a_look(const struct weft_engine *engine)
 {

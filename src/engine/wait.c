@@ -142,12 +142,16 @@ void weft_engine_poll(struct weft_engine *engine)
     }
 }
 
-/* One driver's turn: true when anything happened. quick: how many quick rounds at most; 0: a full one. */
+/* One driver's turn: true when anything happened. quick: how many quick rounds at most; 0, or one is due:
+ * a full one. */
 static bool drive(struct weft_engine *engine, unsigned quick)
 {
     bool has_moved = false;
     if (weft_engine_try_lock(engine)) {
-        has_moved = quick == 0 && weft_engine_round(engine);
+        if (quick == 0 || weft_engine_is_full_due(engine)) {
+            has_moved = weft_engine_round(engine);
+            quick = 0;
+        }
         /* No pause: on some CPUs it takes as long as the message. */
         for (unsigned i = 0; i < quick && !has_moved; i++) {
             if (i == 0 || weft_engine_is_worth_a_look(engine)) {
