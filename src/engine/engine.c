@@ -192,10 +192,15 @@ void weft_engine_timer_open(struct weft_engine_timer *timer,
 void weft_engine_timer_set(struct weft_engine *engine, struct weft_engine_timer *timer,
                            uint64_t at_ns)
 {
+    uint64_t before = atomic_load_explicit(&engine->next_timer_ns, memory_order_relaxed);
     weft_list_remove(&timer->node);
     timer->at_ns = at_ns;
     weft_list_append(&engine->timers, &timer->node);
     update_next_timer(engine);
+    /* Whoever sleeps until the former one has read it under this lock, or after it was armed. */
+    if (at_ns < before && (atomic_load(&engine->asleep) != 0 || atomic_load(&engine->armed) != 0)) {
+        weft_engine_ring(engine);
+    }
 }
 
 void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_timer *timer)

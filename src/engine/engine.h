@@ -97,6 +97,7 @@ void weft_engine_want(struct weft_engine *engine, struct weft_engine_source *sou
 void weft_engine_remove(struct weft_engine *engine, struct weft_engine_source *source);
 void weft_engine_timer_open(struct weft_engine_timer *timer,
                             void (*fire)(struct weft_engine_timer *, uint64_t now_ns));
+/* Wakes whoever sleeps until a later one. */
 void weft_engine_timer_set(struct weft_engine *engine, struct weft_engine_timer *timer,
                            uint64_t at_ns);
 void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_timer *timer);

@@ -95,8 +95,7 @@ static void sleep_for_turn(struct weft_engine *engine, const _Atomic uint32_t *w
 static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *word,
                            uint64_t deadline_ns)
 {
-    uint64_t next = atomic_load(&engine->next_timer_ns);
-    uint64_t until = next < deadline_ns ? next : deadline_ns;
+    uint64_t next_ns;
     struct epoll_event event;
     bool is_quiet;
     if (!weft_engine_try_lock(engine)) {
@@ -104,6 +103,8 @@ static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *w
     }
     is_quiet = weft_list_is_empty(&engine->works) && weft_engine_arm_pollers(engine) &&
                engine->front.news == 0;
+    next_ns =
+        atomic_load(&engine->next_timer_ns); /* a nearer one rings: we have said that we sleep */
     weft_engine_unlock(engine);
     if (!is_quiet) {
         return;
@@ -112,7 +113,8 @@ static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *w
     if (weft_queue_is_empty(&engine->front.tasks) && atomic_load(word) == 0) {
         weft_count(&engine->counters, WEFT_COUNTER_SLEEPS, 1);
         /* Level-triggered: the event is left for the round that follows. */
-        epoll_wait(engine->epfd, &event, 1, weft_clock_ms_until(until));
+        epoll_wait(engine->epfd, &event, 1,
+                   weft_clock_ms_until(next_ns < deadline_ns ? next_ns : deadline_ns));
     }
 }
 

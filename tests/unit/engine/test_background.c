@@ -200,6 +200,24 @@ static void a_driver_and_the_background_thread_never_run_at_once(void **state)
     weft_engine_close(engine);
 }
 
+/* It sleeps until a timer that is far away, or without end. */
+static void a_nearer_timer_set_while_it_sleeps_fires_in_time(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    _Atomic uint32_t run = 0;
+    struct word_task task = {.task = {.run = word_task_run}, .engine = engine, .word = &run};
+    struct beat beat;
+    (void)state;
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    weft_engine_post(engine, &task.task);
+    assert_true(harness_wait_for(&run, 1, DEADLINE_MS)); /* it has looked */
+    assert_true(harness_wait_for(&engine->armed, 1, DEADLINE_MS));
+    beat_start(engine, &beat);
+    assert_true(harness_wait_reach(&beat.fired, 3, SOON_MS));
+    weft_background_leave(engine);
+    weft_engine_close(engine);
+}
+
 /* ---- memory that is polled; no timer would come to the rescue ---- */
 
 /* The driver had told the writers that it is awake. */
@@ -328,6 +346,7 @@ int main(void)
         cmocka_unit_test(leaving_without_having_joined_and_leaving_twice_are_harmless),
         cmocka_unit_test(after_leaving_the_engine_is_not_touched),
         cmocka_unit_test(a_driver_and_the_background_thread_never_run_at_once),
+        cmocka_unit_test(a_nearer_timer_set_while_it_sleeps_fires_in_time),
         cmocka_unit_test(what_arrives_in_memory_after_a_long_wait_is_served),
         cmocka_unit_test(what_arrives_in_memory_that_was_added_late_is_served),
         cmocka_unit_test(it_does_not_sleep_on_an_engine_that_it_found_locked),

@@ -279,6 +279,54 @@ static void a_word_completed_outside_a_round_wakes_the_sleeper_at_once(void **st
     weft_engine_close(engine);
 }
 
+struct deadline {
+    struct weft_engine_timer timer;
+    struct weft_engine *engine;
+    _Atomic uint32_t *word;
+};
+
+static void deadline_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct deadline *deadline = WEFT_CONTAINER_OF(timer, struct deadline, timer);
+    (void)now_ns;
+    atomic_store(deadline->word, 1);
+    weft_engine_completed(deadline->engine);
+}
+
+/* A second thread gives a request a nearer deadline. */
+static void a_nearer_timer_set_by_another_thread_wakes_the_sleeper_in_time(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    struct deadline far = {.engine = engine};
+    _Atomic uint32_t never = 0;
+    (void)state;
+    weft_engine_set_load(engine, 100);
+    far.word = &never;
+    weft_engine_timer_open(&far.timer, deadline_fired);
+    weft_engine_timer_set(engine, &far.timer, weft_clock_after_ms(10 * DEADLINE_MS));
+    for (int i = 0; i < 10; i++) {
+        static struct waiter sleeper;
+        struct deadline near = {.engine = engine, .word = &sleeper.word[0]};
+        uint64_t begin_ns;
+        memset(&sleeper, 0, sizeof(sleeper));
+        for (int k = 1; k < ROUNDS; k++) {
+            sleeper.word[k] = 1;
+        }
+        sleeper.engine = engine;
+        weft_engine_timer_open(&near.timer, deadline_fired);
+        assert_int_equal(pthread_create(&sleeper.thread, NULL, wait_for_each, &sleeper), 0);
+        assert_true(harness_wait_until(is_one_asleep, engine, DEADLINE_MS));
+        begin_ns = weft_clock_ns();
+        weft_engine_lock(engine);
+        weft_engine_timer_set(engine, &near.timer, weft_clock_after_ms(2));
+        weft_engine_unlock(engine);
+        pthread_join(sleeper.thread, NULL);
+        assert_int_equal(sleeper.status, WEFT_OK);
+        assert_true(sleeper.done_ns[0] - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+    }
+    weft_engine_close(engine);
+}
+
 /* ---- a stream: what is waited for is always there already ---- */
 
 static void note_fired(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -399,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_gives_up_passes_the_turn_too),
         cmocka_unit_test(a_sleeper_hears_that_another_thread_s_round_completed_its_word),
         cmocka_unit_test(a_word_completed_outside_a_round_wakes_the_sleeper_at_once),
+        cmocka_unit_test(a_nearer_timer_set_by_another_thread_wakes_the_sleeper_in_time),
         cmocka_unit_test(a_stream_of_quick_waits_serves_timers_and_descriptors_now_and_then),
         cmocka_unit_test(a_slow_stream_serves_them_before_it_has_counted_so_far),
     };
