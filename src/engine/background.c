@@ -152,7 +152,7 @@ static void empty_bell(const struct epoll_event *events, int count)
     uint64_t rings;
     for (int i = 0; i < count; i++) {
         if (events[i].data.ptr == NULL && read(atomic_load(&background.bell), &rings, 8) < 0) {
-            return; /* empty already */
+            return; /* empty already, or not known yet: then it wakes us again */
         }
     }
 }
@@ -225,35 +225,46 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, start_afresh_in_child);
 }
 
-/* Made with its first use; adding it, rung, wakes the thread. An engine that is armed keeps the thread
+static void ring(int bell)
+{
+    const uint64_t one = 1;
+    if (write(bell, &one, sizeof(one)) < 0) {
+        weft_log(engine, ERROR, "cannot tell the background thread, errno %d", errno);
+    }
+}
+
+/* Made with its first use; adding it, rung, wakes the thread. An engine that is joined keeps the thread
  * alive, so epfd is good. */
 static void open_bell(void)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    int none = -1;
+    int bell = -1;
     int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0) {
         return; /* it will look when its timer says so */
     }
     weft_fd_own(fd);
-    if (!atomic_compare_exchange_strong(&background.bell, &none, fd) ||
-        epoll_ctl(background.epfd, EPOLL_CTL_ADD, fd, &event) != 0) {
+    /* Known to others only when it works: they would write into whoever gets the number next. */
+    if (epoll_ctl(background.epfd, EPOLL_CTL_ADD, fd, &event) != 0) {
         weft_fd_close(fd);
+    } else if (!atomic_compare_exchange_strong(&background.bell, &bell, fd)) {
+        weft_fd_close(fd); /* another thread was faster */
+        ring(bell);
     }
 }
 
 void weft_background_step_back(struct weft_engine *engine)
 {
-    const uint64_t one = 1;
-    int bell = atomic_load(&background.bell);
+    int bell;
     if (atomic_load(&engine->armed) == 0 || atomic_exchange(&engine->armed, 0) == 0 ||
         pthread_equal(pthread_self(), background.thread)) {
         return;
     }
+    bell = atomic_load(&background.bell);
     if (bell < 0) {
         open_bell();
-    } else if (write(bell, &one, sizeof(one)) < 0) {
-        weft_log(engine, ERROR, "cannot tell the background thread, errno %d", errno);
+    } else {
+        ring(bell);
     }
 }
 

@@ -2,6 +2,11 @@
 /* The background thread serves engines while nobody drives them, and ends with the last one. */
 #include "engine_support.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static unsigned threads_now(void)
@@ -305,6 +310,78 @@ static void leaving_a_long_wait_does_not_wait_for_a_copy_of_another_engine(void 
     weft_engine_close(mine);
 }
 
+/* ---- the system refuses to watch a descriptor ---- */
+
+/* For this thread alone, and as long as it lives. */
+static bool refuse_epoll_add(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, EPOLL_CTL_ADD, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = WEFT_COUNT_OF(rules), .filter = rules};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+struct refused {
+    struct weft_engine *engine;
+    bool is_possible;
+    int victim; /* what the next descriptor is given to */
+};
+
+static void drive_once_it_sleeps(struct weft_engine *engine)
+{
+    harness_wait_for(&engine->armed, 1, DEADLINE_MS);
+    weft_engine_lock(engine);
+    weft_engine_quick_round(engine);
+    weft_engine_unlock(engine);
+}
+
+static void *drive_without_watches(void *arg)
+{
+    struct refused *refused = arg;
+    refused->is_possible = refuse_epoll_add();
+    if (refused->is_possible) {
+        drive_once_it_sleeps(refused->engine);
+        refused->victim = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        weft_engine_ring(refused->engine);
+        drive_once_it_sleeps(refused->engine);
+    }
+    return NULL;
+}
+
+static void a_bell_that_cannot_be_watched_is_not_rung_later(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct refused refused = {.engine = engine};
+    struct mail mail;
+    pthread_t thread;
+    uint64_t rings;
+    (void)state;
+    mail_open(engine, &mail);
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_send(&mail);
+    assert_true(harness_wait_for(&mail.is_read, 1, DEADLINE_MS));
+    assert_int_equal(pthread_create(&thread, NULL, drive_without_watches, &refused), 0);
+    pthread_join(thread, NULL);
+    if (refused.is_possible) {
+        assert_true(refused.victim >= 0);
+        assert_true(read(refused.victim, &rings, sizeof(rings)) < 0);
+        close(refused.victim);
+    }
+    weft_background_leave(engine);
+    mail_close(&mail);
+    weft_engine_close(engine);
+    if (!refused.is_possible) {
+        skip();
+    }
+}
+
 #ifndef __SANITIZE_THREAD__ /* which cannot follow threads of a child of many threads */
 /* A forked child has the bookkeeping but not the thread; it gets its own with its first engine. */
 static void a_forked_child_starts_its_own_thread(void **state)
@@ -351,6 +428,7 @@ int main(void)
         cmocka_unit_test(what_arrives_in_memory_that_was_added_late_is_served),
         cmocka_unit_test(it_does_not_sleep_on_an_engine_that_it_found_locked),
         cmocka_unit_test(leaving_a_long_wait_does_not_wait_for_a_copy_of_another_engine),
+        cmocka_unit_test(a_bell_that_cannot_be_watched_is_not_rung_later),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(a_forked_child_starts_its_own_thread),
 #endif
