@@ -53,7 +53,7 @@ static void sleeper_ends_soon_after(struct sleeper *sleeper, uint64_t begin_ns)
 static void a_copy_that_is_added_wakes_a_driver_that_sleeps(void **state)
 {
     struct sleeper sleeper;
-    struct errand copy;
+    struct errand copy = {0};
     struct weft_engine *engine = engine_with_sleeper(&sleeper, &copy.done);
     uint64_t begin_ns;
     (void)state;
@@ -71,7 +71,7 @@ static void a_copy_that_is_added_wakes_a_driver_that_sleeps(void **state)
 static void a_copy_that_another_led_to_is_not_left_behind(void **state)
 {
     struct sleeper sleeper;
-    struct errand first, next;
+    struct errand first, next = {0};
     struct weft_engine *engine = engine_with_sleeper(&sleeper, &next.done);
     uint64_t begin_ns;
     (void)state;
@@ -111,11 +111,10 @@ static void what_a_copy_led_to_is_polled_before_its_driver_leaves(void **state)
 {
     struct sleeper sleeper;
     struct errand copy;
-    struct post post;
+    struct post post = {0};
     struct weft_engine *engine = engine_with_sleeper(&sleeper, &post.mail.is_read);
     uint64_t begin_ns;
     (void)state;
-    memset(&post, 0, sizeof(post));
     mail_open(engine, &post.mail);
     post.mail.poller.poll = post_poll;
     errand_open(engine, &copy);
