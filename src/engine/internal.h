@@ -10,8 +10,8 @@
 #define WEFT_ENGINE_BATCH 64
 #define WEFT_ENGINE_QUICK_ROUNDS 64 /* over memory alone, in one turn of the lock */
 /* Who always finds at once what it waits for must look at timers and descriptors all the same: after so
- * many quick rounds (25 µs of the shortest messages), or when the background thread asks for it. */
-#define WEFT_ENGINE_FULL_EVERY 256
+ * many quick rounds (100 µs of the shortest messages), or when the background thread asks for it. */
+#define WEFT_ENGINE_FULL_EVERY 1024
 
 struct weft_engine {
     struct weft_engine_front front;
