@@ -8,6 +8,10 @@
  * a driver is at work it steps back: the engine stays unarmed and is looked at again after a nap
  * (1 ms, doubling to 4 ms while the driver stays), so that a driven engine costs no double
  * wake-ups. Once nobody has driven for 100 µs it drives the engine itself and arms it again.
+ *
+ * Armed means two things at once, so both change under the engine's lock: events of its epoll wake the
+ * thread, and its pollers were told that somebody sleeps. Were only the first true, what arrives in
+ * memory would wait for a timer.
  */
 #include "engine/internal.h"
 
@@ -36,13 +40,27 @@ static struct {
 
 static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 
-static void arm(struct weft_engine *engine)
+static void watch(struct weft_engine *engine)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = engine};
-    atomic_store(&engine->armed, 1);
     epoll_ctl(background.epfd, EPOLL_CTL_MOD, engine->epfd, &event);
+}
+
+/* Under the engine's lock; false: there is something to do. */
+static bool arm(struct weft_engine *engine)
+{
+    if (!weft_list_is_empty(&engine->works) || !weft_engine_arm_pollers(engine)) {
+        return false;
+    }
+    atomic_store(&engine->armed, 1);
+    watch(engine);
     /* As in weft_engine_post(): a task pushed before `armed` was seen must not wait for a bell. */
     atomic_thread_fence(memory_order_seq_cst);
+    if (!weft_queue_is_empty(&engine->front.tasks)) {
+        atomic_store(&engine->armed, 0);
+        return false;
+    }
+    return true;
 }
 
 static bool is_driven(struct weft_engine *engine)
@@ -54,13 +72,12 @@ static bool is_driven(struct weft_engine *engine)
            weft_clock_ns() - atomic_load(&engine->driven_ns) < IDLE_NS;
 }
 
-/* The engine is served without us noticing who drives it: our own rounds do not count. */
+/* Under the engine's lock: true when all is done and the engine is armed. Our own rounds do not count as
+ * somebody's who drives it. */
 static bool drive(struct weft_engine *engine)
 {
-    bool is_quiet = true;
-    if (!weft_engine_try_lock(engine)) {
-        return true; /* whoever has the lock drives */
-    }
+    bool is_armed;
+    atomic_store(&engine->armed, 0);
     for (int i = 0; i < ROUNDS; i++) {
         bool has_moved = weft_engine_round(engine);
         has_moved |= weft_engine_work_run(engine);
@@ -68,30 +85,36 @@ static bool drive(struct weft_engine *engine)
             break;
         }
     }
-    is_quiet = weft_list_is_empty(&engine->works) && weft_engine_arm_pollers(engine);
+    is_armed = arm(engine);
     engine->background_seen = atomic_load_explicit(&engine->drives, memory_order_relaxed);
-    weft_engine_unlock(engine);
-    return is_quiet;
+    return is_armed;
+}
+
+/* Somebody drives, but only by quick rounds since we last looked? Then the next one is a full one. */
+static void ask_for_full_round(struct weft_engine *engine)
+{
+    uint64_t full = weft_counter_read(&engine->counters, WEFT_COUNTER_ROUNDS);
+    if (full == engine->background_full) {
+        atomic_store_explicit(&engine->full_due, 0, memory_order_relaxed);
+    }
+    engine->background_full = full;
 }
 
 /* Until when may the thread sleep as far as this engine is concerned? */
 static uint64_t serve(struct weft_engine *engine, uint64_t now_ns)
 {
-    bool is_quiet;
-    if (is_driven(engine)) {
+    bool is_armed;
+    if (is_driven(engine) || !weft_engine_try_lock(engine)) { /* whoever has the lock drives */
         unsigned doublings =
             engine->background_naps < NAP_DOUBLINGS ? engine->background_naps : NAP_DOUBLINGS;
         engine->background_naps++;
+        ask_for_full_round(engine);
         return now_ns + ((NAP_MS * WEFT_NS_PER_MS) << doublings);
     }
     engine->background_naps = 0;
-    is_quiet = drive(engine);
-    arm(engine);
-    if (!is_quiet || !weft_queue_is_empty(&engine->front.tasks)) {
-        atomic_store(&engine->armed, 0);
-        return now_ns;
-    }
-    return atomic_load(&engine->next_timer_ns);
+    is_armed = drive(engine);
+    weft_engine_unlock(engine);
+    return is_armed ? atomic_load(&engine->next_timer_ns) : now_ns;
 }
 
 /* An engine may have left since its event was fetched: only those still listed are touched. */
@@ -129,7 +152,7 @@ static void empty_bell(const struct epoll_event *events, int count)
     uint64_t rings;
     for (int i = 0; i < count; i++) {
         if (events[i].data.ptr == NULL && read(atomic_load(&background.bell), &rings, 8) < 0) {
-            return; /* empty already */
+            return; /* empty already, or not known yet: then it wakes us again */
         }
     }
 }
@@ -202,51 +225,65 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, start_afresh_in_child);
 }
 
-/* Made with its first use; adding it, rung, wakes the thread. An engine that is armed keeps the thread
+static void ring(int bell)
+{
+    const uint64_t one = 1;
+    if (write(bell, &one, sizeof(one)) < 0) {
+        weft_log(engine, ERROR, "cannot tell the background thread, errno %d", errno);
+    }
+}
+
+/* Made with its first use; adding it, rung, wakes the thread. An engine that is joined keeps the thread
  * alive, so epfd is good. */
 static void open_bell(void)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    int none = -1;
+    int bell = -1;
     int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0) {
         return; /* it will look when its timer says so */
     }
     weft_fd_own(fd);
-    if (!atomic_compare_exchange_strong(&background.bell, &none, fd) ||
-        epoll_ctl(background.epfd, EPOLL_CTL_ADD, fd, &event) != 0) {
+    /* Known to others only when it works: they would write into whoever gets the number next. */
+    if (epoll_ctl(background.epfd, EPOLL_CTL_ADD, fd, &event) != 0) {
         weft_fd_close(fd);
+    } else if (!atomic_compare_exchange_strong(&background.bell, &bell, fd)) {
+        weft_fd_close(fd); /* another thread was faster */
+        ring(bell);
     }
 }
 
 void weft_background_step_back(struct weft_engine *engine)
 {
-    const uint64_t one = 1;
-    int bell = atomic_load(&background.bell);
+    int bell;
     if (atomic_load(&engine->armed) == 0 || atomic_exchange(&engine->armed, 0) == 0 ||
         pthread_equal(pthread_self(), background.thread)) {
         return;
     }
+    bell = atomic_load(&background.bell);
     if (bell < 0) {
         open_bell();
-    } else if (write(bell, &one, sizeof(one)) < 0) {
-        weft_log(engine, ERROR, "cannot tell the background thread, errno %d", errno);
+    } else {
+        ring(bell);
     }
 }
 
 static void wake_thread(struct weft_engine *engine)
 {
     weft_engine_ring(engine);
-    arm(engine);
+    watch(engine);
 }
 
+/* Without the thread's lock, which it holds while it copies for other engines. Whatever keeps us from
+ * arming is looked at when its nap is over. */
 void weft_background_take_back(struct weft_engine *engine)
 {
-    pthread_mutex_lock(&background.lock);
-    if (!weft_list_is_empty(&engine->background_node) && atomic_load(&engine->armed) == 0) {
-        arm(engine);
+    if (!atomic_load(&engine->is_joined) || atomic_load(&engine->armed) != 0 ||
+        atomic_load(&engine->drivers) != 0 || !weft_engine_try_lock(engine)) {
+        return;
     }
-    pthread_mutex_unlock(&background.lock);
+    arm(engine);
+    weft_engine_unlock(engine);
 }
 
 weft_status_t weft_background_join(struct weft_engine *engine)
@@ -267,9 +304,10 @@ weft_status_t weft_background_join(struct weft_engine *engine)
     }
     if (status == WEFT_OK) {
         atomic_store(&engine->armed, 1);
+        atomic_store(&engine->is_joined, true);
         weft_list_append(&background.engines, &engine->background_node);
-        if (!is_first) {
-            wake_thread(engine); /* its timers are not known there yet */
+        if (!is_first || atomic_load(&engine->has_pollers)) {
+            wake_thread(engine); /* its timers are not known there yet, its pollers not armed */
         }
     }
     pthread_mutex_unlock(&background.lock);
@@ -283,6 +321,7 @@ static bool leave_list(struct weft_engine *engine)
     bool is_last = false;
     pthread_mutex_lock(&background.lock);
     if (!weft_list_is_empty(&engine->background_node)) {
+        atomic_store(&engine->is_joined, false);
         weft_list_remove(&engine->background_node);
         is_last = weft_list_is_empty(&background.engines);
         if (is_last) {

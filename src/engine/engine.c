@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources, timers, tasks and the poll round.
+ * Sources, timers, tasks, pollers and the poll round.
  *
- * A round runs tasks, then due timers, then whatever epoll reports, and never blocks. Sources may
- * be removed by the handlers of the same round: the batch is then searched for events that are
- * still to be delivered, so that a handler never sees a source that is gone.
+ * A round runs tasks, then due timers, then pollers, then whatever epoll reports, and never blocks; long
+ * copies come after it, without the lock (works.c). Sources may be removed by the handlers of the same
+ * round: the batch is then searched for events that are still to be delivered, so that a handler never
+ * sees a source that is gone.
  */
 #include "engine/internal.h"
 
@@ -81,6 +82,7 @@ struct weft_counters *weft_engine_counters(struct weft_engine *engine)
 /* ---- the lock: mostly free, held for less than it costs to sleep ---- */
 
 #define LOCK_SPINS 200
+#define TORN_SPINS 100 /* for a producer that is between its two steps on another CPU */
 
 void weft_engine_lock(struct weft_engine *engine)
 {
@@ -190,10 +192,15 @@ void weft_engine_timer_open(struct weft_engine_timer *timer,
 void weft_engine_timer_set(struct weft_engine *engine, struct weft_engine_timer *timer,
                            uint64_t at_ns)
 {
+    uint64_t before = atomic_load_explicit(&engine->next_timer_ns, memory_order_relaxed);
     weft_list_remove(&timer->node);
     timer->at_ns = at_ns;
     weft_list_append(&engine->timers, &timer->node);
     update_next_timer(engine);
+    /* Whoever sleeps until the former one has read it under this lock, or after it was armed. */
+    if (at_ns < before && (atomic_load(&engine->asleep) != 0 || atomic_load(&engine->armed) != 0)) {
+        weft_engine_ring(engine);
+    }
 }
 
 void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_timer *timer)
@@ -242,6 +249,18 @@ static bool run_tasks(struct weft_engine *engine)
     return has_run;
 }
 
+/* A producer that was interrupted between its two steps hides what lies behind it, perhaps the very task
+ * that the caller must not leave behind: it is waited for, and soon gets the CPU. */
+void weft_engine_run_tasks(struct weft_engine *engine)
+{
+    unsigned idle_turns = 0;
+    while (!weft_queue_is_empty(&engine->front.tasks)) {
+        if (!run_tasks(engine) && ++idle_turns > TORN_SPINS) {
+            sched_yield();
+        }
+    }
+}
+
 /* Made with its first use: most starts end without one. Adding it, rung, to the epoll wakes a sleeper. */
 weft_status_t weft_engine_open_bell(struct weft_engine *engine, unsigned rings)
 {
@@ -276,16 +295,11 @@ void weft_engine_ring(struct weft_engine *engine)
     }
 }
 
-void weft_engine_run_tasks(struct weft_engine *engine)
-{
-    run_tasks(engine);
-}
-
 /* Whoever sleeps has said so under this lock: without a fence either we see it, or it sees the word. */
 static void announce_completions(struct weft_engine *engine)
 {
-    if (engine->front.has_completed) {
-        engine->front.has_completed = false;
+    if ((engine->front.news & WEFT_ENGINE_COMPLETED) != 0) {
+        engine->front.news &= ~(uint32_t)WEFT_ENGINE_COMPLETED;
         if (atomic_load_explicit(&engine->waiters, memory_order_relaxed) != 0) {
             weft_engine_pass_turn(engine, INT32_MAX);
         }
@@ -295,13 +309,14 @@ static void announce_completions(struct weft_engine *engine)
     }
 }
 
-/* ---- memory that is polled, and long copies ---- */
+/* ---- memory that is polled ---- */
 
 void weft_engine_poller_add(struct weft_engine *engine, struct weft_engine_poller *poller)
 {
     weft_list_append(&engine->pollers, &poller->node);
     engine->are_pollers_armed = true; /* the next round disarms them, whatever they are */
     atomic_store(&engine->has_pollers, true);
+    weft_background_step_back(engine); /* this one is not armed */
 }
 
 void weft_engine_set_costly(struct weft_engine *engine)
@@ -360,44 +375,6 @@ static bool run_pollers(struct weft_engine *engine)
     return has_moved;
 }
 
-void weft_engine_work_add(struct weft_engine *engine, struct weft_engine_work *work)
-{
-    weft_list_append(&engine->works, &work->node);
-}
-
-bool weft_engine_work_run(struct weft_engine *engine)
-{
-    struct weft_list *node = weft_list_take(&engine->works);
-    struct weft_engine_work *work;
-    if (node == NULL) {
-        return false;
-    }
-    work = WEFT_CONTAINER_OF(node, struct weft_engine_work, node);
-    engine->works_running++;
-    weft_engine_release(engine);
-    work->run(work);
-    weft_engine_lock(engine);
-    engine->works_running--;
-    work->done(work);
-    return true;
-}
-
-bool weft_engine_has_works(const struct weft_engine *engine)
-{
-    return !weft_list_is_empty(&engine->works) || engine->works_running > 0;
-}
-
-void weft_engine_work_flush(struct weft_engine *engine)
-{
-    while (weft_engine_work_run(engine)) {
-    }
-    while (engine->works_running > 0) {
-        weft_engine_release(engine);
-        sched_yield();
-        weft_engine_lock(engine);
-    }
-}
-
 /* ---- the rounds ---- */
 
 static void note_drive(struct weft_engine *engine)
@@ -415,6 +392,9 @@ bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, 
         disarm_pollers(engine);
     }
     note_drive(engine);
+    if (weft_engine_is_full_due(engine)) {
+        return false;
+    }
     for (uint32_t i = 0; i < looks; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) == value) {
             return true;
@@ -459,6 +439,10 @@ bool weft_engine_round(struct weft_engine *engine)
     engine->batch_len = 0;
     weft_count(&engine->counters, WEFT_COUNTER_ROUNDS, 1);
     note_drive(engine);
+    atomic_store_explicit(&engine->full_due,
+                          atomic_load_explicit(&engine->drives, memory_order_relaxed) +
+                              WEFT_ENGINE_FULL_EVERY,
+                          memory_order_relaxed);
     announce_completions(engine);
     return has_moved;
 }
@@ -467,12 +451,13 @@ bool weft_engine_round(struct weft_engine *engine)
 void weft_engine_unlock_and_tell(struct weft_engine *engine)
 {
     announce_completions(engine);
+    weft_engine_announce_works(engine);
     weft_engine_release(engine);
 }
 
 void weft_engine_completed(struct weft_engine *engine)
 {
-    engine->front.has_completed = true;
+    engine->front.news |= WEFT_ENGINE_COMPLETED;
 }
 
 void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)

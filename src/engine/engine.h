@@ -22,8 +22,13 @@ struct weft_engine;
 struct weft_engine_front {
     _Atomic uint32_t lock;    /* covers one poll round; 1: held; a futex word */
     _Atomic uint32_t lockers; /* threads that sleep for it */
-    bool has_completed;       /* under the lock: waiters must be told */
+    uint32_t news; /* under the lock: what is told before it goes; enum weft_engine_news */
     struct weft_queue tasks;
+};
+
+enum weft_engine_news {
+    WEFT_ENGINE_COMPLETED = 1, /* a word that somebody may wait for was set */
+    WEFT_ENGINE_WORKS = 2,     /* a long copy was added: nobody may sleep while it waits */
 };
 
 /* A descriptor that is polled. Embedded in its owner, lent to the engine between add and remove. */
@@ -55,7 +60,7 @@ struct weft_engine_poller {
     bool (*arm)(struct weft_engine_poller *poller);
     void (*disarm)(struct weft_engine_poller *poller);
     /* Set by poll: there is probably nothing before *word is `value`, so quick rounds only look there,
-     * and poll every sixteenth time. NULL: poll every time. */
+     * and poll the first time of each turn. NULL: poll every time. */
     const _Atomic uint32_t *word;
     uint32_t value;
     struct weft_list node; /* the engine's */
@@ -92,6 +97,7 @@ void weft_engine_want(struct weft_engine *engine, struct weft_engine_source *sou
 void weft_engine_remove(struct weft_engine *engine, struct weft_engine_source *source);
 void weft_engine_timer_open(struct weft_engine_timer *timer,
                             void (*fire)(struct weft_engine_timer *, uint64_t now_ns));
+/* Wakes whoever sleeps until a later one. */
 void weft_engine_timer_set(struct weft_engine *engine, struct weft_engine_timer *timer,
                            uint64_t at_ns);
 void weft_engine_timer_cancel(struct weft_engine *engine, struct weft_engine_timer *timer);
@@ -99,7 +105,8 @@ void weft_engine_poller_add(struct weft_engine *engine, struct weft_engine_polle
 void weft_engine_poller_remove(struct weft_engine *engine, struct weft_engine_poller *poller);
 /* Polling makes system calls from now on: fewer quick rounds. */
 void weft_engine_set_costly(struct weft_engine *engine);
-/* Runs in turn, soon; several may run at once on several threads. */
+/* Runs in turn, soon: somebody who sleeps is woken when the lock goes. Several may run at once on several
+ * threads. */
 void weft_engine_work_add(struct weft_engine *engine, struct weft_engine_work *work);
 bool weft_engine_has_works(const struct weft_engine *engine); /* waiting or running */
 /* Runs all works that wait, here and under the lock, and waits for those that run: for closing. */
@@ -108,15 +115,10 @@ void weft_engine_work_flush(struct weft_engine *engine);
  */
 void weft_engine_completed(struct weft_engine *engine);
 
-/* Looks at *word for about as long as an answer takes; false: it is not `value`, or somebody else wants
- * the engine. */
+/* Looks at *word for about as long as an answer takes; false: it is not `value`, somebody else wants
+ * the engine, or a full round is due: then the caller waits, which runs it. */
 bool weft_engine_look(struct weft_engine *engine, const _Atomic uint32_t *word, uint32_t value);
-static inline bool weft_engine_has_completed(const struct weft_engine *engine)
-{
-    return ((const struct weft_engine_front *)engine)->has_completed;
-}
-
-/* Runs what was posted, without polling: after a timeout the caller's own task may still be queued. */
+/* Runs all that was posted, without polling: after a timeout the caller's own task may still be queued. */
 void weft_engine_run_tasks(struct weft_engine *engine);
 
 /* ---- any thread ---- */
@@ -135,7 +137,7 @@ void weft_engine_post(struct weft_engine *engine, struct weft_engine_task *task)
  * caller knows what it waited for). */
 weft_status_t weft_engine_wait(struct weft_engine *engine, const _Atomic uint32_t *word,
                                uint64_t deadline_ns);
-/* One round, unless somebody else drives. */
+/* One round and at most one long copy, unless somebody else drives. */
 void weft_engine_poll(struct weft_engine *engine);
 /* For the rare cases outside rounds (set-up, timeouts, closing): waits for the round in progress.
  */
@@ -144,7 +146,7 @@ void weft_engine_unlock_and_tell(struct weft_engine *engine);
 static inline void weft_engine_unlock(struct weft_engine *engine)
 {
     struct weft_engine_front *front = (struct weft_engine_front *)engine;
-    if (front->has_completed || atomic_load_explicit(&front->lockers, memory_order_relaxed) != 0) {
+    if (front->news != 0 || atomic_load_explicit(&front->lockers, memory_order_relaxed) != 0) {
         weft_engine_unlock_and_tell(engine);
     } else {
         atomic_store_explicit(&front->lock, 0, memory_order_release);
@@ -158,7 +160,7 @@ static inline bool weft_engine_enter(struct weft_engine *engine)
     if (!weft_engine_try_lock(engine)) {
         return false;
     }
-    while (!weft_queue_is_empty(&front->tasks)) {
+    if (!weft_queue_is_empty(&front->tasks)) {
         weft_engine_run_tasks(engine);
     }
     return true;

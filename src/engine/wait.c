@@ -95,22 +95,26 @@ static void sleep_for_turn(struct weft_engine *engine, const _Atomic uint32_t *w
 static void sleep_in_epoll(struct weft_engine *engine, const _Atomic uint32_t *word,
                            uint64_t deadline_ns)
 {
-    uint64_t next = atomic_load(&engine->next_timer_ns);
-    uint64_t until = next < deadline_ns ? next : deadline_ns;
+    uint64_t next_ns;
     struct epoll_event event;
+    bool is_quiet;
     if (!weft_engine_try_lock(engine)) {
         return; /* somebody drives */
     }
-    if (!weft_list_is_empty(&engine->works) || !weft_engine_arm_pollers(engine)) {
-        weft_engine_release(engine);
+    is_quiet = weft_list_is_empty(&engine->works) && weft_engine_arm_pollers(engine) &&
+               engine->front.news == 0;
+    next_ns =
+        atomic_load(&engine->next_timer_ns); /* a nearer one rings: we have said that we sleep */
+    weft_engine_unlock(engine);
+    if (!is_quiet) {
         return;
     }
-    weft_engine_release(engine);
     atomic_thread_fence(memory_order_seq_cst); /* see weft_engine_post() */
     if (weft_queue_is_empty(&engine->front.tasks) && atomic_load(word) == 0) {
         weft_count(&engine->counters, WEFT_COUNTER_SLEEPS, 1);
         /* Level-triggered: the event is left for the round that follows. */
-        epoll_wait(engine->epfd, &event, 1, weft_clock_ms_until(until));
+        epoll_wait(engine->epfd, &event, 1,
+                   weft_clock_ms_until(next_ns < deadline_ns ? next_ns : deadline_ns));
     }
 }
 
@@ -135,18 +139,21 @@ void weft_engine_poll(struct weft_engine *engine)
         } else {
             weft_engine_quick_round(engine);
         }
-        while (weft_engine_work_run(engine)) {
-        }
+        weft_engine_work_follow(engine); /* one: a transfer of gigabytes is a chain of them */
         weft_engine_unlock(engine);
     }
 }
 
-/* One driver's turn: true when anything happened. quick: how many quick rounds at most; 0: a full one. */
+/* One driver's turn: true when anything happened. quick: how many quick rounds at most; 0, or one is due:
+ * a full one. */
 static bool drive(struct weft_engine *engine, unsigned quick)
 {
     bool has_moved = false;
     if (weft_engine_try_lock(engine)) {
-        has_moved = quick == 0 && weft_engine_round(engine);
+        if (quick == 0 || weft_engine_is_full_due(engine)) {
+            has_moved = weft_engine_round(engine);
+            quick = 0;
+        }
         /* No pause: on some CPUs it takes as long as the message. */
         for (unsigned i = 0; i < quick && !has_moved; i++) {
             if (i == 0 || weft_engine_is_worth_a_look(engine)) {
@@ -154,7 +161,7 @@ static bool drive(struct weft_engine *engine, unsigned quick)
             }
         }
         if (!weft_list_is_empty(&engine->works)) {
-            has_moved |= weft_engine_work_run(engine);
+            has_moved |= weft_engine_work_follow(engine);
         }
         weft_engine_unlock(engine);
     }

@@ -375,7 +375,7 @@ static bool arm(struct weft_engine_poller *poller)
     struct weft_p2p *p2p = WEFT_CONTAINER_OF(poller, struct weft_p2p, poller);
     bool is_quiet = weft_links_arm(p2p->links) && p2p->going == 0;
     weft_p2p_signals_check(p2p); /* a word that was written before we said that we sleep */
-    return is_quiet && !weft_engine_has_completed(p2p->engine);
+    return is_quiet;
 }
 
 static void disarm(struct weft_engine_poller *poller)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "engine/engine.h"
+#include "engine/internal.h"
 #include "harness/harness.h"
 
 #include <pthread.h>
@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define DEADLINE_MS 10000 /* never reached unless something is broken */
+#define SOON_MS 1000      /* a wake-up that was lost would last until DEADLINE_MS */
+#define LONG_MS 6         /* a wait that counts as long */
 #define MANY_CPUS 64
 #define ONE_CPU 1
 
@@ -89,6 +91,107 @@ static inline void drive(struct weft_engine *engine, unsigned ms)
 {
     const _Atomic uint32_t never = 0;
     assert_int_equal(weft_engine_wait(engine, &never, weft_clock_after_ms(ms)), WEFT_ERR_TIMEOUT);
+}
+
+/* Memory that others write to: they ring when they are told that somebody sleeps, as the inbox of a rank
+ * does. */
+struct mail {
+    struct weft_engine_poller poller;
+    struct weft_engine *engine;
+    _Atomic uint32_t is_here, is_armed, is_read;
+};
+
+static inline bool mail_poll(struct weft_engine_poller *poller)
+{
+    struct mail *mail = WEFT_CONTAINER_OF(poller, struct mail, poller);
+    if (atomic_exchange(&mail->is_here, 0) == 0) {
+        return false;
+    }
+    atomic_store(&mail->is_read, 1);
+    weft_engine_completed(mail->engine);
+    return true;
+}
+
+static inline bool mail_arm(struct weft_engine_poller *poller)
+{
+    struct mail *mail = WEFT_CONTAINER_OF(poller, struct mail, poller);
+    atomic_store(&mail->is_armed, 1);
+    return atomic_load(&mail->is_here) == 0;
+}
+
+static inline void mail_disarm(struct weft_engine_poller *poller)
+{
+    atomic_store(&WEFT_CONTAINER_OF(poller, struct mail, poller)->is_armed, 0);
+}
+
+static inline void mail_open(struct weft_engine *engine, struct mail *mail)
+{
+    memset(mail, 0, sizeof(*mail));
+    mail->engine = engine;
+    mail->poller.poll = mail_poll;
+    mail->poller.arm = mail_arm;
+    mail->poller.disarm = mail_disarm;
+    weft_engine_lock(engine);
+    weft_engine_poller_add(engine, &mail->poller);
+    weft_engine_unlock(engine);
+}
+
+static inline void mail_send(struct mail *mail)
+{
+    atomic_store(&mail->is_here, 1);
+    if (atomic_load(&mail->is_armed) != 0) {
+        weft_engine_ring(mail->engine);
+    }
+}
+
+static inline void mail_close(struct mail *mail)
+{
+    weft_engine_lock(mail->engine);
+    weft_engine_poller_remove(mail->engine, &mail->poller);
+    weft_engine_unlock(mail->engine);
+}
+
+/* A long copy that may be held up, and may lead to another. */
+struct errand {
+    struct weft_engine_work work;
+    struct weft_engine *engine;
+    const _Atomic uint32_t *may_end; /* NULL: at once */
+    unsigned again;                  /* so often it is added again when done */
+    struct errand *next;             /* added when done; NULL: none */
+    struct mail *mail;               /* news for whoever polls, without a bell; NULL: none */
+    _Atomic uint32_t begun, done;
+};
+
+static inline void errand_run(struct weft_engine_work *work)
+{
+    struct errand *errand = WEFT_CONTAINER_OF(work, struct errand, work);
+    atomic_fetch_add(&errand->begun, 1);
+    if (errand->may_end != NULL) {
+        harness_wait_for(errand->may_end, 1, DEADLINE_MS);
+    }
+}
+
+static inline void errand_done(struct weft_engine_work *work)
+{
+    struct errand *errand = WEFT_CONTAINER_OF(work, struct errand, work);
+    if (errand->mail != NULL) {
+        atomic_store(&errand->mail->is_here, 1);
+    }
+    if (errand->again > 0) {
+        errand->again--;
+        weft_engine_work_add(errand->engine, work);
+    } else if (errand->next != NULL) {
+        weft_engine_work_add(errand->engine, &errand->next->work);
+    }
+    atomic_fetch_add(&errand->done, 1);
+}
+
+static inline void errand_open(struct weft_engine *engine, struct errand *errand)
+{
+    memset(errand, 0, sizeof(*errand));
+    errand->engine = engine;
+    errand->work.run = errand_run;
+    errand->work.done = errand_done;
 }
 
 /* A task that sets a word; optionally another one, too. */

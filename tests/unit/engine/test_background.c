@@ -2,6 +2,11 @@
 /* The background thread serves engines while nobody drives them, and ends with the last one. */
 #include "engine_support.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static unsigned threads_now(void)
@@ -200,6 +205,183 @@ static void a_driver_and_the_background_thread_never_run_at_once(void **state)
     weft_engine_close(engine);
 }
 
+/* It sleeps until a timer that is far away, or without end. */
+static void a_nearer_timer_set_while_it_sleeps_fires_in_time(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    _Atomic uint32_t run = 0;
+    struct word_task task = {.task = {.run = word_task_run}, .engine = engine, .word = &run};
+    struct beat beat;
+    (void)state;
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    weft_engine_post(engine, &task.task);
+    assert_true(harness_wait_for(&run, 1, DEADLINE_MS)); /* it has looked */
+    assert_true(harness_wait_for(&engine->armed, 1, DEADLINE_MS));
+    beat_start(engine, &beat);
+    assert_true(harness_wait_reach(&beat.fired, 3, SOON_MS));
+    weft_background_leave(engine);
+    weft_engine_close(engine);
+}
+
+/* ---- memory that is polled; no timer would come to the rescue ---- */
+
+/* The driver had told the writers that it is awake. */
+static void what_arrives_in_memory_after_a_long_wait_is_served(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct mail mail;
+    (void)state;
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_open(engine, &mail);
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&mail.is_read, 0);
+        drive(engine, LONG_MS);
+        mail_send(&mail);
+        assert_true(harness_wait_for(&mail.is_read, 1, SOON_MS));
+    }
+    weft_background_leave(engine);
+    mail_close(&mail);
+    weft_engine_close(engine);
+}
+
+static void what_arrives_in_memory_that_was_added_late_is_served(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct mail first, second;
+    (void)state;
+    mail_open(engine, &first);
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_send(&first);
+    assert_true(harness_wait_for(&first.is_read, 1, SOON_MS));
+    assert_true(harness_wait_for(&engine->armed, 1, SOON_MS)); /* it sleeps */
+    mail_open(engine, &second);
+    mail_send(&second);
+    assert_true(harness_wait_for(&second.is_read, 1, SOON_MS));
+    weft_background_leave(engine);
+    mail_close(&second);
+    mail_close(&first);
+    weft_engine_close(engine);
+}
+
+/* Whoever has the lock may just have told the writers that it is awake. */
+static void it_does_not_sleep_on_an_engine_that_it_found_locked(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct mail mail;
+    (void)state;
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_open(engine, &mail);
+    weft_engine_lock(engine);
+    weft_engine_quick_round(engine);
+    assert_false(harness_wait_for(&engine->armed, 1, 20));
+    weft_engine_unlock(engine);
+    mail_send(&mail);
+    assert_true(harness_wait_for(&mail.is_read, 1, SOON_MS));
+    weft_background_leave(engine);
+    mail_close(&mail);
+    weft_engine_close(engine);
+}
+
+/* Ranks that are threads of one process share no lock. */
+static void leaving_a_long_wait_does_not_wait_for_a_copy_of_another_engine(void **state)
+{
+    struct weft_engine *busy = engine_new(MANY_CPUS), *mine = engine_new(MANY_CPUS);
+    _Atomic uint32_t may_end = 0;
+    struct errand copy;
+    uint64_t begin_ns;
+    (void)state;
+    errand_open(busy, &copy);
+    copy.may_end = &may_end;
+    assert_int_equal(weft_background_join(mine), WEFT_OK);
+    assert_int_equal(weft_background_join(busy), WEFT_OK);
+    weft_engine_lock(busy);
+    weft_engine_work_add(busy, &copy.work);
+    weft_engine_unlock(busy);
+    weft_engine_ring(busy);
+    assert_true(harness_wait_for(&copy.begun, 1, DEADLINE_MS));
+    begin_ns = weft_clock_ns();
+    drive(mine, LONG_MS);
+    assert_true(weft_clock_ns() - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+    atomic_store(&may_end, 1);
+    assert_true(harness_wait_for(&copy.done, 1, DEADLINE_MS));
+    weft_background_leave(busy);
+    weft_background_leave(mine);
+    weft_engine_close(busy);
+    weft_engine_close(mine);
+}
+
+/* ---- the system refuses to watch a descriptor ---- */
+
+/* For this thread alone, and as long as it lives. */
+static bool refuse_epoll_add(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, EPOLL_CTL_ADD, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = WEFT_COUNT_OF(rules), .filter = rules};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+struct refused {
+    struct weft_engine *engine;
+    bool is_possible;
+    int victim; /* what the next descriptor is given to */
+};
+
+static void drive_once_it_sleeps(struct weft_engine *engine)
+{
+    harness_wait_for(&engine->armed, 1, DEADLINE_MS);
+    weft_engine_lock(engine);
+    weft_engine_quick_round(engine);
+    weft_engine_unlock(engine);
+}
+
+static void *drive_without_watches(void *arg)
+{
+    struct refused *refused = arg;
+    refused->is_possible = refuse_epoll_add();
+    if (refused->is_possible) {
+        drive_once_it_sleeps(refused->engine);
+        refused->victim = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        weft_engine_ring(refused->engine);
+        drive_once_it_sleeps(refused->engine);
+    }
+    return NULL;
+}
+
+static void a_bell_that_cannot_be_watched_is_not_rung_later(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct refused refused = {.engine = engine};
+    struct mail mail;
+    pthread_t thread;
+    uint64_t rings;
+    (void)state;
+    mail_open(engine, &mail);
+    assert_int_equal(weft_background_join(engine), WEFT_OK);
+    mail_send(&mail);
+    assert_true(harness_wait_for(&mail.is_read, 1, DEADLINE_MS));
+    assert_int_equal(pthread_create(&thread, NULL, drive_without_watches, &refused), 0);
+    pthread_join(thread, NULL);
+    if (refused.is_possible) {
+        assert_true(refused.victim >= 0);
+        assert_true(read(refused.victim, &rings, sizeof(rings)) < 0);
+        close(refused.victim);
+    }
+    weft_background_leave(engine);
+    mail_close(&mail);
+    weft_engine_close(engine);
+    if (!refused.is_possible) {
+        skip();
+    }
+}
+
 #ifndef __SANITIZE_THREAD__ /* which cannot follow threads of a child of many threads */
 /* A forked child has the bookkeeping but not the thread; it gets its own with its first engine. */
 static void a_forked_child_starts_its_own_thread(void **state)
@@ -241,6 +423,12 @@ int main(void)
         cmocka_unit_test(leaving_without_having_joined_and_leaving_twice_are_harmless),
         cmocka_unit_test(after_leaving_the_engine_is_not_touched),
         cmocka_unit_test(a_driver_and_the_background_thread_never_run_at_once),
+        cmocka_unit_test(a_nearer_timer_set_while_it_sleeps_fires_in_time),
+        cmocka_unit_test(what_arrives_in_memory_after_a_long_wait_is_served),
+        cmocka_unit_test(what_arrives_in_memory_that_was_added_late_is_served),
+        cmocka_unit_test(it_does_not_sleep_on_an_engine_that_it_found_locked),
+        cmocka_unit_test(leaving_a_long_wait_does_not_wait_for_a_copy_of_another_engine),
+        cmocka_unit_test(a_bell_that_cannot_be_watched_is_not_rung_later),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(a_forked_child_starts_its_own_thread),
 #endif

@@ -378,6 +378,51 @@ static void a_task_wakes_a_driver_that_sleeps(void **state)
     }
 }
 
+/* ---- a producer is interrupted between the two steps of its push ---- */
+
+struct torn {
+    struct weft_engine *engine;
+    struct word_task first, second; /* the chain is torn before the first */
+    _Atomic uint32_t is_first_run, is_second_run;
+    _Atomic uint32_t has_returned, was_second_run;
+};
+
+static void *run_tasks_under_the_lock(void *arg)
+{
+    struct torn *torn = arg;
+    weft_engine_lock(torn->engine);
+    weft_engine_run_tasks(torn->engine);
+    atomic_store(&torn->was_second_run, atomic_load(&torn->is_second_run));
+    weft_engine_unlock(torn->engine);
+    atomic_store(&torn->has_returned, 1);
+    return NULL;
+}
+
+/* Whoever frees a task afterwards relies on it. */
+static void running_the_tasks_runs_also_those_behind_an_interrupted_producer(void **state)
+{
+    struct weft_engine *engine = engine_new(MANY_CPUS);
+    struct weft_queue *queue = &engine->front.tasks;
+    struct torn torn = {.engine = engine};
+    struct weft_queue_node *before;
+    pthread_t thread;
+    (void)state;
+    torn.first = (struct word_task){
+        .task = {.run = word_task_run}, .engine = engine, .word = &torn.is_first_run};
+    torn.second = (struct word_task){
+        .task = {.run = word_task_run}, .engine = engine, .word = &torn.is_second_run};
+    before = atomic_exchange(&queue->tail, &torn.first.task.node); /* the first half of a push */
+    weft_engine_post(engine, &torn.second.task);
+    assert_int_equal(pthread_create(&thread, NULL, run_tasks_under_the_lock, &torn), 0);
+    assert_false(harness_wait_for(&torn.has_returned, 1, 20));
+    atomic_store(&before->next, &torn.first.task.node); /* the second half */
+    assert_true(harness_wait_for(&torn.has_returned, 1, DEADLINE_MS));
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&torn.is_first_run), 1);
+    assert_int_equal(atomic_load(&torn.was_second_run), 1);
+    weft_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +442,7 @@ int main(void)
         cmocka_unit_test(timers_due_at_different_times_fire_when_due),
         cmocka_unit_test(tasks_of_four_threads_all_run_each_thread_s_in_order),
         cmocka_unit_test(a_task_wakes_a_driver_that_sleeps),
+        cmocka_unit_test(running_the_tasks_runs_also_those_behind_an_interrupted_producer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,6 @@
 /* Waiting: one drives, the others sleep, nobody sleeps through its own completion. */
 #include "engine_support.h"
 
-#include "engine/internal.h"
-
-#define SOON_MS 1000 /* a wake-up that was lost would last until DEADLINE_MS */
-
 static void a_word_that_is_set_already_returns_at_once(void **state)
 {
     struct weft_engine *engine = engine_new(MANY_CPUS);
@@ -283,6 +279,162 @@ static void a_word_completed_outside_a_round_wakes_the_sleeper_at_once(void **st
     weft_engine_close(engine);
 }
 
+struct deadline {
+    struct weft_engine_timer timer;
+    struct weft_engine *engine;
+    _Atomic uint32_t *word;
+};
+
+static void deadline_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct deadline *deadline = WEFT_CONTAINER_OF(timer, struct deadline, timer);
+    (void)now_ns;
+    atomic_store(deadline->word, 1);
+    weft_engine_completed(deadline->engine);
+}
+
+/* A second thread gives a request a nearer deadline. */
+static void a_nearer_timer_set_by_another_thread_wakes_the_sleeper_in_time(void **state)
+{
+    struct weft_engine *engine = engine_new(ONE_CPU);
+    struct deadline far = {.engine = engine};
+    _Atomic uint32_t never = 0;
+    (void)state;
+    weft_engine_set_load(engine, 100);
+    far.word = &never;
+    weft_engine_timer_open(&far.timer, deadline_fired);
+    weft_engine_timer_set(engine, &far.timer, weft_clock_after_ms(10 * DEADLINE_MS));
+    for (int i = 0; i < 10; i++) {
+        static struct waiter sleeper;
+        struct deadline near = {.engine = engine, .word = &sleeper.word[0]};
+        uint64_t begin_ns;
+        memset(&sleeper, 0, sizeof(sleeper));
+        for (int k = 1; k < ROUNDS; k++) {
+            sleeper.word[k] = 1;
+        }
+        sleeper.engine = engine;
+        weft_engine_timer_open(&near.timer, deadline_fired);
+        assert_int_equal(pthread_create(&sleeper.thread, NULL, wait_for_each, &sleeper), 0);
+        assert_true(harness_wait_until(is_one_asleep, engine, DEADLINE_MS));
+        begin_ns = weft_clock_ns();
+        weft_engine_lock(engine);
+        weft_engine_timer_set(engine, &near.timer, weft_clock_after_ms(2));
+        weft_engine_unlock(engine);
+        pthread_join(sleeper.thread, NULL);
+        assert_int_equal(sleeper.status, WEFT_OK);
+        assert_true(sleeper.done_ns[0] - begin_ns < SOON_MS * WEFT_NS_PER_MS);
+    }
+    weft_engine_close(engine);
+}
+
+/* ---- a stream: what is waited for is always there already ---- */
+
+static void note_fired(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    timer->at_ns = 0; /* has fired */
+}
+
+struct stream {
+    struct weft_engine *engine;
+    struct weft_engine_timer timer;
+    struct bell bell;
+    struct mail mail;
+};
+
+static void stream_open(struct stream *stream)
+{
+    stream->engine = engine_new(MANY_CPUS);
+    mail_open(stream->engine, &stream->mail);
+    drive(stream->engine, 1); /* whatever was due is over */
+    bell_open(stream->engine, &stream->bell);
+    weft_engine_timer_open(&stream->timer, note_fired);
+}
+
+static void stream_call(struct stream *stream)
+{
+    weft_engine_lock(stream->engine);
+    weft_engine_timer_set(stream->engine, &stream->timer, 1);
+    weft_engine_unlock(stream->engine);
+    bell_ring(&stream->bell);
+}
+
+static bool stream_has_looked_up(struct stream *stream)
+{
+    bool has_looked;
+    weft_engine_lock(stream->engine);
+    has_looked = stream->bell.events == 1 && stream->timer.at_ns == 0;
+    weft_engine_unlock(stream->engine);
+    return has_looked;
+}
+
+static void stream_close(struct stream *stream)
+{
+    bell_close(&stream->bell);
+    mail_close(&stream->mail);
+    weft_engine_close(stream->engine);
+}
+
+/* The next one, by the short way if may_look. */
+static void stream_next(struct stream *stream, bool may_look)
+{
+    const _Atomic uint32_t here = 1;
+    bool is_seen = false;
+    if (may_look) {
+        weft_engine_lock(stream->engine);
+        is_seen = weft_engine_look(stream->engine, &here, 1);
+        weft_engine_unlock(stream->engine);
+    }
+    if (!is_seen) {
+        atomic_store(&stream->mail.is_read, 0);
+        atomic_store(&stream->mail.is_here, 1);
+        assert_int_equal(weft_engine_wait(stream->engine, &stream->mail.is_read,
+                                          weft_clock_after_ms(DEADLINE_MS)),
+                         WEFT_OK);
+    }
+}
+
+/* Heartbeats, verdicts and deadlines come by timers and descriptors. */
+static void a_stream_of_quick_waits_serves_timers_and_descriptors_now_and_then(void **state)
+{
+    (void)state;
+    for (int may_look = 0; may_look <= 1; may_look++) {
+        struct stream stream;
+        unsigned count = 0;
+        stream_open(&stream);
+        stream_call(&stream);
+        while (!stream_has_looked_up(&stream)) {
+            stream_next(&stream, may_look);
+            assert_true(++count < 2 * WEFT_ENGINE_FULL_EVERY);
+        }
+        assert_true(count > 10); /* or the quick way is not quick */
+        stream_close(&stream);
+    }
+}
+
+/* Too slow for a count, too fast for the background thread to believe that nobody drives. */
+static void a_slow_stream_serves_them_before_it_has_counted_so_far(void **state)
+{
+    enum { CALLED = 20, COUNT = CALLED + WEFT_ENGINE_FULL_EVERY / 4 };
+    struct stream stream;
+    unsigned count = 0;
+    (void)state;
+    stream_open(&stream);
+    assert_int_equal(weft_background_join(stream.engine), WEFT_OK);
+    while (!stream_has_looked_up(&stream)) {
+        uint64_t next_ns = weft_clock_ns() + UINT64_C(500000);
+        stream_next(&stream, true);
+        assert_true(++count < COUNT);
+        if (count == CALLED) {
+            stream_call(&stream);
+        }
+        while (weft_clock_ns() < next_ns) {
+        }
+    }
+    weft_background_leave(stream.engine);
+    stream_close(&stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +447,9 @@ int main(void)
         cmocka_unit_test(a_driver_that_gives_up_passes_the_turn_too),
         cmocka_unit_test(a_sleeper_hears_that_another_thread_s_round_completed_its_word),
         cmocka_unit_test(a_word_completed_outside_a_round_wakes_the_sleeper_at_once),
+        cmocka_unit_test(a_nearer_timer_set_by_another_thread_wakes_the_sleeper_in_time),
+        cmocka_unit_test(a_stream_of_quick_waits_serves_timers_and_descriptors_now_and_then),
+        cmocka_unit_test(a_slow_stream_serves_them_before_it_has_counted_so_far),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
