@@ -13,6 +13,28 @@ enum weft_mem_copy weft_p2p_copy_kind(size_t total)
     return total >= len / 2 ? WEFT_COPY_STREAM : WEFT_COPY_PLAIN;
 }
 
+/* The sender's memory stays mapped until the copy is over, also when the sender frees it or is gone.
+ * false: it was not there any more. */
+static bool hold(struct weft_p2p_job *job)
+{
+    const struct weft_lane *lane = job->guard != NULL ? job->peer->link.lane : NULL;
+    job->held[0] = job->held[1] = NULL;
+    if (lane == NULL) {
+        return job->guard == NULL;
+    }
+    job->held[0] = lane->ops->hold(lane, (const void *)job->guard, sizeof(*job->guard));
+    if (job->address == 0) {
+        job->held[1] = lane->ops->hold(lane, job->from, job->len);
+    }
+    return job->held[0] != NULL && (job->address != 0 || job->held[1] != NULL);
+}
+
+static void let_go(struct weft_p2p_job *job)
+{
+    weft_mem_mapping_close(job->held[0]);
+    weft_mem_mapping_close(job->held[1]);
+}
+
 static void run_job(struct weft_p2p_job *job)
 {
     const struct weft_slice slice = {.data = job->to, .len = job->len};
@@ -31,6 +53,16 @@ static void run_job(struct weft_p2p_job *job)
     }
 }
 
+/* Under the lock again. */
+static void finish(struct weft_p2p_job *job)
+{
+    let_go(job);
+    if (job->lane != NULL && job->token != 0) {
+        job->lane->ops->release(job->lane, job->token);
+    }
+    job->done(job);
+}
+
 static void job_run(struct weft_engine_work *work)
 {
     run_job(WEFT_CONTAINER_OF(work, struct weft_p2p_job, work));
@@ -43,30 +75,28 @@ static void job_done(struct weft_engine_work *work)
     struct weft_p2p_job copy = *job;
     job->next = p2p->free_jobs;
     p2p->free_jobs = job;
-    if (copy.lane != NULL && copy.token != 0) {
-        copy.lane->ops->release(copy.lane, copy.token);
-    }
-    copy.done(&copy);
+    finish(&copy);
 }
 
 void weft_p2p_copy(struct weft_p2p *p2p, const struct weft_p2p_job *what)
 {
     struct weft_p2p_job *job = p2p->free_jobs;
-    struct weft_p2p_job now;
+    struct weft_p2p_job now = *what;
     /* A payload without a token is only there until the next poll. */
     bool is_short = what->len <= WEFT_P2P_BULK ||
                     (what->lane != NULL && what->token == 0 && what->address == 0);
+    if (!hold(&now)) {
+        now.status = WEFT_ERR_ABORTED;
+        finish(&now);
+        return;
+    }
     if (is_short || job == NULL) {
-        now = *what;
         run_job(&now);
-        if (now.lane != NULL && now.token != 0) {
-            now.lane->ops->release(now.lane, now.token);
-        }
-        now.done(&now);
+        finish(&now);
         return;
     }
     p2p->free_jobs = job->next;
-    *job = *what;
+    *job = now;
     job->p2p = p2p;
     weft_list_open(&job->work.node);
     job->work.run = job_run;

@@ -219,6 +219,7 @@ struct weft_p2p_job {
     uint32_t token;
     const _Atomic uint64_t *guard; /* of the sender; NULL: the memory cannot go */
     uint64_t guard_value;
+    struct weft_mem_mapping *held[2]; /* guarded: where `from` and `guard` lie */
     struct weft_request *request, *other;
     struct weft_p2p_peer *peer;
     weft_status_t status;

@@ -48,34 +48,46 @@ static weft_status_t check_valid(struct weft_lane *lane, const struct weft_p2p_h
                : WEFT_ERR_INVALID;
 }
 
-/* Where bytes of a handle can be touched directly; NULL: nowhere, by frames then. is_pending: the
- * mapping is being fetched. */
-static void *direct_address(const struct weft_p2p_peer *peer, const struct weft_p2p_handle *handle,
-                            uint64_t offset, size_t len, bool *is_pending_p)
+/* Bytes that can be touched without the lock, until they are let go. */
+struct direct {
+    uint8_t *memory;                  /* NULL: nowhere, by frames then */
+    struct weft_mem_mapping *mapping; /* held, so that it stays when the peer goes; NULL: our own */
+    bool is_pending;                  /* the mapping is being fetched */
+};
+
+static void find_direct(const struct weft_p2p_peer *peer, const struct weft_p2p_handle *handle,
+                        uint64_t offset, size_t len, struct direct *direct_p)
 {
     struct weft_lane *lane = peer->link.lane;
     void *memory = NULL;
     weft_status_t status;
-    *is_pending_p = false;
     if (handle->region == 0 || peer->link.state != WEFT_LINK_UP ||
         (lane->caps & WEFT_LANE_MAPS) == 0) {
-        return NULL;
+        return;
     }
     status = check_valid(lane, handle);
     status = status == WEFT_OK ? lane->ops->map(lane, handle->region,
                                                 handle->region_offset + offset, len, &memory)
                                : status;
-    *is_pending_p = status == WEFT_ERR_BUSY;
-    return status == WEFT_OK ? memory : NULL;
+    direct_p->is_pending = status == WEFT_ERR_BUSY;
+    if (status == WEFT_OK) {
+        direct_p->mapping = lane->ops->hold(lane, memory, len);
+        direct_p->memory = direct_p->mapping != NULL ? memory : NULL;
+    }
 }
 
 struct access { /* a one-sided operation, made ready */
     struct weft_p2p_handle handle, signal;
     uint32_t rank;
     struct weft_p2p_peer *peer; /* NULL: oneself */
-    uint8_t *memory;            /* NULL: by frames */
-    uint8_t *word;
+    struct direct data, word;
 };
+
+static void let_go(struct access *access)
+{
+    weft_mem_mapping_close(access->data.mapping);
+    weft_mem_mapping_close(access->word.mapping);
+}
 
 static weft_status_t own_memory(struct weft_p2p_comm *comm, const struct weft_p2p_handle *handle,
                                 uint64_t offset, size_t len, uint8_t **memory_p)
@@ -97,17 +109,16 @@ static weft_status_t await_mapping(struct weft_p2p_comm *comm, struct access *ac
     uint64_t deadline_ns = weft_clock_after_ms(comm->timeout_ms);
     _Atomic uint32_t never = 0;
     for (;;) {
-        bool is_pending = false;
         bool is_connecting;
+        access->data.is_pending = false;
         weft_engine_lock(p2p->engine);
         if (!access->peer->is_gone && access->peer->link.state != WEFT_LINK_DOWN &&
             weft_list_is_empty(&access->peer->waiting)) {
             weft_link_want(&access->peer->link);
-            access->memory =
-                direct_address(access->peer, &access->handle, target->offset, len, &is_pending);
+            find_direct(access->peer, &access->handle, target->offset, len, &access->data);
         }
         is_connecting = access->handle.region != 0 && !access->peer->is_gone &&
-                        (access->peer->link.state == WEFT_LINK_CALLING || is_pending);
+                        (access->peer->link.state == WEFT_LINK_CALLING || access->data.is_pending);
         weft_engine_unlock(p2p->engine);
         if (!is_connecting || weft_clock_ns() >= deadline_ns ||
             atomic_load(&comm->ended) != WEFT_OK) {
@@ -125,11 +136,9 @@ static weft_status_t prepare(struct weft_p2p_comm *comm, const struct weft_p2p_t
     if (status != WEFT_OK) {
         return status;
     }
-    access->peer = NULL;
-    access->memory = NULL;
     if (access->handle.owner == p2p->self) {
         weft_engine_lock(p2p->engine);
-        status = own_memory(comm, &access->handle, target->offset, len, &access->memory);
+        status = own_memory(comm, &access->handle, target->offset, len, &access->data.memory);
         weft_engine_unlock(p2p->engine);
         return status;
     }
@@ -147,9 +156,7 @@ static weft_status_t prepare_signal(struct weft_p2p_comm *comm, struct access *a
                                     const struct weft_p2p_target *signal)
 {
     uint32_t rank;
-    bool is_pending;
     weft_status_t status = open_handle(comm, signal, sizeof(uint64_t), &access->signal, &rank);
-    access->word = NULL;
     if (status != WEFT_OK) {
         return status;
     }
@@ -158,11 +165,10 @@ static weft_status_t prepare_signal(struct weft_p2p_comm *comm, struct access *a
     }
     weft_engine_lock(comm->p2p->engine);
     if (access->peer == NULL) {
-        status = own_memory(comm, &access->signal, signal->offset, 8, &access->word);
-    } else if (access->memory != NULL &&
+        status = own_memory(comm, &access->signal, signal->offset, 8, &access->word.memory);
+    } else if (access->data.memory != NULL &&
                comm->states[access->rank].puts == comm->states[access->rank].flushed) {
-        access->word =
-            direct_address(access->peer, &access->signal, signal->offset, 8, &is_pending);
+        find_direct(access->peer, &access->signal, signal->offset, 8, &access->word);
     }
     weft_engine_unlock(comm->p2p->engine);
     return status;
@@ -174,92 +180,121 @@ static weft_status_t check_open(const struct weft_p2p_comm *comm)
     return ended == WEFT_OK ? WEFT_OK : weft_fail(ended, "%s", comm->text);
 }
 
-/* By frames: put returns when they are with the lane. */
-static weft_status_t run_framed(const struct access *access, struct weft_request *request)
+struct put {                                       /* what the caller of a put says */
+    const struct weft_p2p_target *target, *signal; /* signal NULL: none */
+    const uint8_t *data;
+    size_t len;
+    uint64_t add;
+};
+
+static weft_status_t put_framed(struct weft_p2p_comm *comm, const struct access *access,
+                                const struct put *put)
 {
-    request->peer = access->peer;
-    request->rank = access->rank;
-    request->tag = 0;
-    request->registration = access->handle.registration;
-    return weft_p2p_request_run(request, NULL);
+    struct weft_request request;
+    weft_p2p_request_init(&request, comm, REQUEST_PUT);
+    request.data = (uint8_t *)put->data; /* only read */
+    request.len = put->len;
+    request.offset = put->target->offset;
+    request.peer = access->peer;
+    request.rank = access->rank;
+    request.tag = 0;
+    request.registration = access->handle.registration;
+    if (put->signal != NULL) {
+        request.has_signal = true;
+        request.signal_registration = access->signal.registration;
+        request.signal_offset = put->signal->offset;
+        request.add = put->add;
+    }
+    return weft_p2p_request_run(&request, NULL); /* done when the frames are with the lane */
+}
+
+static void add_directly(struct weft_p2p_comm *comm, const struct access *access, uint64_t add)
+{
+    const struct weft_p2p_peer *peer = access->peer;
+    atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)access->word.memory, add,
+                              memory_order_release);
+    weft_engine_lock(comm->p2p->engine);
+    if (peer == NULL) {
+        weft_p2p_signals_check(comm->p2p);
+    } else if (peer->link.state == WEFT_LINK_UP) {
+        peer->link.lane->ops->nudge(peer->link.lane);
+    }
+    weft_engine_unlock(comm->p2p->engine);
+}
+
+static weft_status_t put_directly(struct weft_p2p_comm *comm, const struct access *access,
+                                  const struct put *put)
+{
+    struct put signal_only = *put;
+    weft_mem_copy(access->data.memory, put->data, put->len, weft_p2p_copy_kind(put->len));
+    if (put->signal != NULL && access->word.memory == NULL) {
+        signal_only.len = 0;
+        return put_framed(comm, access, &signal_only);
+    }
+    if (put->signal != NULL) {
+        add_directly(comm, access, put->add);
+    }
+    return check_open(comm); /* it may have ended meanwhile, and the memory with its rank */
 }
 
 weft_status_t weft_p2p_put(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
                            const void *data, size_t len, const struct weft_p2p_target *signal,
                            uint64_t add)
 {
-    struct access access;
-    struct weft_request request;
+    const struct put put = {
+        .target = target, .signal = signal, .data = data, .len = len, .add = add};
+    struct access access = {0};
     weft_status_t status = check_open(comm);
     status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
     if (status == WEFT_OK && signal != NULL) {
         status = prepare_signal(comm, &access, signal);
     }
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status = access.data.memory != NULL ? put_directly(comm, &access, &put)
+                                            : put_framed(comm, &access, &put);
     }
-    weft_p2p_request_init(&request, comm, REQUEST_PUT);
-    request.data = (uint8_t *)data; /* only read */
-    request.len = len;
-    request.offset = target->offset;
-    if (access.memory != NULL) {
-        weft_mem_copy(access.memory, data, len, weft_p2p_copy_kind(len));
-        request.len = 0;
-        if (signal == NULL) {
-            return WEFT_OK;
-        }
-        if (access.word != NULL) {
-            atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)access.word, add,
-                                      memory_order_release);
-            weft_engine_lock(comm->p2p->engine);
-            if (access.peer == NULL) {
-                weft_p2p_signals_check(comm->p2p);
-            } else if (access.peer->link.state == WEFT_LINK_UP) {
-                access.peer->link.lane->ops->nudge(access.peer->link.lane);
-            }
-            weft_engine_unlock(comm->p2p->engine);
-            return WEFT_OK;
-        }
+    let_go(&access);
+    return status;
+}
+
+static weft_status_t get_framed(struct weft_p2p_comm *comm, const struct access *access,
+                                uint64_t offset, const struct weft_slice *slice)
+{
+    weft_request_t ignored;
+    struct weft_request *request = weft_p2p_request_take(comm, REQUEST_GET);
+    if (request == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a get");
     }
-    if (signal != NULL) {
-        request.has_signal = true;
-        request.signal_registration = access.signal.registration;
-        request.signal_offset = signal->offset;
-        request.add = add;
-    }
-    return run_framed(&access, &request);
+    request->data = slice->data;
+    request->len = slice->len;
+    request->offset = offset;
+    request->peer = access->peer;
+    request->rank = access->rank;
+    request->tag = 0;
+    request->registration = access->handle.registration;
+    weft_engine_lock(comm->p2p->engine);
+    comm->gets_open++;
+    weft_engine_unlock(comm->p2p->engine);
+    return weft_p2p_request_run(request, &ignored);
 }
 
 weft_status_t weft_p2p_get(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
                            void *data, size_t len)
 {
-    struct access access;
-    struct weft_request *request;
-    weft_request_t ignored;
+    const struct weft_slice slice = {.data = data, .len = len};
+    struct access access = {0};
     weft_status_t status = check_open(comm);
     status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
-    if (status != WEFT_OK || len == 0) {
-        return status;
+    if (status == WEFT_OK && len > 0) {
+        if (access.data.memory != NULL) {
+            weft_mem_copy(data, access.data.memory, len, weft_p2p_copy_kind(len));
+            status = check_open(comm);
+        } else {
+            status = get_framed(comm, &access, target->offset, &slice);
+        }
     }
-    if (access.memory != NULL) {
-        weft_mem_copy(data, access.memory, len, weft_p2p_copy_kind(len));
-        return WEFT_OK;
-    }
-    request = weft_p2p_request_take(comm, REQUEST_GET);
-    if (request == NULL) {
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for a get");
-    }
-    request->data = data;
-    request->len = len;
-    request->offset = target->offset;
-    request->peer = access.peer;
-    request->rank = access.rank;
-    request->tag = 0;
-    request->registration = access.handle.registration;
-    weft_engine_lock(comm->p2p->engine);
-    comm->gets_open++;
-    weft_engine_unlock(comm->p2p->engine);
-    return weft_p2p_request_run(request, &ignored);
+    let_go(&access);
+    return status;
 }
 
 weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *signal,

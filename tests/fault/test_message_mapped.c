@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank copies to or from memory of weft_alloc() of another one, directly, while the other dies, or
+ * gives up and frees it: the copy ends in good order and the next call says what happened. What is
+ * mapped must stay so until the copy is over, whoever hears of the end meanwhile.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fault/messages.h"
+
+#include <pthread.h>
+
+#define LEN ((size_t)256 << 20)
+#define TAG 1
+#define ATTEMPTS 3
+
+#define INSIDE 0 /* copies that were begun */
+#define LET_GO 1 /* rank 1 gives up */
+#define ENDED 2  /* rank 0 has heard of it */
+
+enum deed { DEED_PUT, DEED_GET, DEED_RECV };
+
+struct plan {
+    enum deed deed;
+    bool is_killed; /* otherwise rank 1 aborts and frees */
+};
+
+struct looker {
+    weft_comm_t comm;
+    _Atomic uint32_t is_over;
+    pthread_t thread;
+};
+
+/* The other thread of the receiver: it hears of everything while the first one copies. */
+static void *look_for_others(void *arg)
+{
+    struct looker *looker = arg;
+    weft_message_t message;
+    while (atomic_load(&looker->is_over) == 0) {
+        (void)weft_probe(looker->comm, 1, TAG + 1, 0, &message);
+    }
+    return NULL;
+}
+
+static weft_status_t receive_all(weft_comm_t comm, struct harness_shared *shared, uint8_t *data)
+{
+    struct looker looker = {.comm = comm};
+    weft_status_t status = WEFT_OK;
+    if (pthread_create(&looker.thread, NULL, look_for_others, &looker) != 0) {
+        return WEFT_ERR_SYSTEM;
+    }
+    while (status == WEFT_OK) {
+        atomic_fetch_add(&shared->word[INSIDE], 1);
+        status = weft_recv(comm, data, LEN, 1, TAG, NULL, NULL);
+    }
+    atomic_store(&looker.is_over, 1);
+    pthread_join(looker.thread, NULL);
+    return status;
+}
+
+static int copy_until_it_fails(weft_comm_t comm, struct harness_shared *shared, enum deed deed,
+                               const weft_mem_t *mem)
+{
+    uint8_t *data = messages_buffer(LEN);
+    weft_status_t status = deed == DEED_RECV ? receive_all(comm, shared, data) : WEFT_OK;
+    while (status == WEFT_OK) {
+        atomic_fetch_add(&shared->word[INSIDE], 1);
+        status = deed == DEED_PUT ? weft_put(comm, mem, 0, data, LEN)
+                                  : weft_get(comm, mem, 0, data, LEN);
+        status = status == WEFT_OK ? weft_quiet(comm) : status;
+    }
+    job_returned(0, shared, status);
+    atomic_store(&shared->word[ENDED], 1);
+    free(data);
+    return 0;
+}
+
+static bool is_let_go(void *arg)
+{
+    return atomic_load(&((struct harness_shared *)arg)->word[LET_GO]) != 0;
+}
+
+static int give_up_and_free(weft_comm_t comm, struct harness_shared *shared, enum deed deed,
+                            void *memory)
+{
+    weft_request_t request = NULL;
+    weft_status_t status = WEFT_OK;
+    while (deed == DEED_RECV && status == WEFT_OK && !is_let_go(shared)) {
+        int is_done = 0;
+        status = weft_send(comm, memory, LEN, 0, TAG, &request);
+        while (status == WEFT_OK && !is_done && !is_let_go(shared)) {
+            status = weft_test(&request, &is_done);
+        }
+    }
+    harness_wait_until(is_let_go, shared, MESSAGES_WAIT_MS);
+    weft_abort(comm, "rank 1 has enough");
+    if (request != NULL) {
+        weft_wait(&request, MESSAGES_WAIT_MS);
+    }
+    weft_free(memory);
+    harness_wait_for(&shared->word[ENDED], 1, MESSAGES_WAIT_MS);
+    return 0;
+}
+
+static int body(int rank, struct harness_shared *shared, void *arg)
+{
+    const struct plan *plan = arg;
+    void *memory = NULL;
+    weft_mem_t mine, mem[2];
+    weft_comm_t comm;
+    int result;
+    weft_status_t status = messages_join(rank, shared, "shm", MESSAGES_TIMEOUT_MS, &comm);
+    memset(&mine, 0, sizeof(mine));
+    if (status == WEFT_OK && rank == 1) {
+        status = weft_alloc(LEN, &memory);
+        status = status == WEFT_OK ? weft_mem_register(comm, memory, LEN, &mine) : status;
+    }
+    status = status == WEFT_OK ? weft_control_allgather(comm, &mine, sizeof(mine), mem) : status;
+    if (status != WEFT_OK) {
+        return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
+    }
+    result = rank == 0 ? copy_until_it_fails(comm, shared, plan->deed, &mem[1])
+                       : give_up_and_free(comm, shared, plan->deed, memory);
+    weft_comm_close(comm);
+    return result;
+}
+
+/* Each attempt ends it at another moment of a copy. */
+static void check(struct plan plan)
+{
+    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+        struct harness *harness = harness_start(2, body, &plan);
+        struct harness_shared *shared = harness_shared(harness);
+        weft_status_t status;
+        assert_harness(harness, harness_wait_reach(&shared->word[INSIDE], 3, MESSAGES_WAIT_MS));
+        uint64_t at_ns = harness_now_ns() + attempt * UINT64_C(4000000);
+        harness_wait_until(messages_is_past, &at_ns, 1000);
+        if (plan.is_killed) {
+            assert_harness(harness, harness_kill(harness, 1, SIGKILL));
+        } else {
+            atomic_store(&shared->word[LET_GO], 1);
+        }
+        messages_wait(harness, MESSAGES_WAIT_MS, "mapped memory");
+        status = (weft_status_t)job_report(harness, 0)->status;
+        assert_int_equal(harness_result(harness, 0)->signal, 0);
+        assert_int_equal(status, plan.is_killed ? WEFT_ERR_PEER : WEFT_ERR_ABORTED);
+        assert_harness(harness, harness_check_clean(harness));
+        harness_close(harness);
+    }
+}
+
+static void a_put_into_memory_of_a_rank_that_is_killed_fails(void **state)
+{
+    (void)state;
+    check((struct plan){DEED_PUT, true});
+}
+
+static void a_put_into_memory_that_is_freed_fails(void **state)
+{
+    (void)state;
+    check((struct plan){DEED_PUT, false});
+}
+
+static void a_get_from_memory_of_a_rank_that_is_killed_fails(void **state)
+{
+    (void)state;
+    check((struct plan){DEED_GET, true});
+}
+
+static void a_get_from_memory_that_is_freed_fails(void **state)
+{
+    (void)state;
+    check((struct plan){DEED_GET, false});
+}
+
+static void a_receive_from_memory_that_is_freed_fails(void **state)
+{
+    (void)state;
+    check((struct plan){DEED_RECV, false});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_put_into_memory_of_a_rank_that_is_killed_fails),
+        cmocka_unit_test(a_put_into_memory_that_is_freed_fails),
+        cmocka_unit_test(a_get_from_memory_of_a_rank_that_is_killed_fails),
+        cmocka_unit_test(a_get_from_memory_that_is_freed_fails),
+        cmocka_unit_test(a_receive_from_memory_that_is_freed_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
