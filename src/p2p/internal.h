@@ -399,6 +399,13 @@ void weft_p2p_part_landed(struct weft_request *request, size_t len);
 void weft_p2p_get_ended(struct weft_request *request);
 void weft_p2p_signals_check(struct weft_p2p *p2p);
 
+/* ---- quiet.c ---- */
+/* OK, or what ended the communicator. */
+weft_status_t weft_p2p_side_check(const struct weft_p2p_comm *comm);
+/* What a failed call was lent is its caller's again: copies of an ended communicator that wait or run
+ * are over. Returns status, with its text. */
+weft_status_t weft_p2p_side_settle(struct weft_p2p_comm *comm, weft_status_t status);
+
 /* ---- target.c ---- */
 /* Nothing touches the memory of this registration any more. */
 void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration);
