@@ -49,6 +49,7 @@ weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *s
     status = status == WEFT_OK ? weft_p2p_wait(&handle, timeout_ms) : status;
     if (handle != NULL) { /* the wait is over, and so is the request */
         weft_engine_lock(comm->p2p->engine);
+        weft_engine_run_tasks(comm->p2p->engine); /* its beginning may wait there still */
         weft_p2p_request_end(request, WEFT_OK, "");
         weft_engine_unlock(comm->p2p->engine);
         weft_p2p_request_give(comm->p2p, request);
@@ -75,6 +76,16 @@ static uint32_t next_unconfirmed(struct weft_p2p_comm *comm, uint32_t rank, bool
     return rank;
 }
 
+/* A rank that is gone confirms nothing any more: that is told once. */
+static void forget_unconfirmed(struct weft_p2p_comm *comm, uint32_t rank)
+{
+    weft_engine_lock(comm->p2p->engine);
+    if (comm->peers[rank]->is_gone) {
+        comm->states[rank].flushed = comm->states[rank].puts;
+    }
+    weft_engine_unlock(comm->p2p->engine);
+}
+
 /* Asks all of them at once, then waits for each. */
 static weft_status_t flush_peers(struct weft_p2p_comm *comm, bool is_fence)
 {
@@ -97,12 +108,16 @@ static weft_status_t flush_peers(struct weft_p2p_comm *comm, bool is_fence)
     }
     while (asked != NULL) {
         weft_request_t handle = asked;
+        uint32_t asked_rank = asked->rank;
         weft_status_t status;
         asked = asked->next;
         status = weft_p2p_wait(&handle, WEFT_NO_LIMIT);
         if (first == WEFT_OK && status != WEFT_OK) {
             first = status;
             snprintf(text, sizeof(text), "%s", weft_error_text());
+        }
+        if (status != WEFT_OK) {
+            forget_unconfirmed(comm, asked_rank);
         }
     }
     return first == WEFT_OK || first == WEFT_ERR_MEMORY ? first : weft_fail(first, "%s", text);
