@@ -296,6 +296,8 @@ void weft_p2p_pump(struct weft_p2p_peer *peer);
 void weft_p2p_peer_fail(struct weft_p2p_peer *peer, weft_status_t status, const char *text);
 
 /* ---- registrations.c ---- */
+/* Its communicator closes. */
+void weft_p2p_registrations_close(struct weft_p2p_comm *comm);
 /* A word that says until when a send's memory may be read; false: none is free. */
 bool weft_p2p_guard_take(struct weft_request *request, struct weft_lane *lane,
                          struct weft_p2p_source *source_p);

@@ -159,7 +159,7 @@ static weft_status_t prepare_signal(struct weft_p2p_comm *comm, struct access *a
     if (status != WEFT_OK) {
         return status;
     }
-    if (rank != access->rank || (access->signal.len >= 8 && signal->offset % 8 != 0)) {
+    if (rank != access->rank || (access->signal.region_offset + signal->offset) % 8 != 0) {
         return weft_fail(WEFT_ERR_INVALID, "the signal must be an 8-aligned word of the same rank");
     }
     weft_engine_lock(comm->p2p->engine);
