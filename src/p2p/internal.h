@@ -312,6 +312,9 @@ void weft_p2p_copy_payload(struct weft_request *request, const struct weft_done 
 /* The best way to write `total` bytes that nobody reads soon. */
 enum weft_mem_copy weft_p2p_copy_kind(size_t total);
 
+/* Memory whose guard is cleared is not read any more by ranks of this process. */
+void weft_p2p_readers_leave(void);
+
 /* ---- request.c ---- */
 struct weft_request *weft_p2p_request_take(struct weft_p2p_comm *comm, enum weft_request_kind kind);
 void weft_p2p_request_give(struct weft_p2p *p2p, struct weft_request *request);

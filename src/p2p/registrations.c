@@ -196,6 +196,9 @@ void weft_p2p_guard_give(struct weft_request *request)
 {
     struct weft_p2p *p2p = request->comm->p2p;
     clear_word(p2p, request->guard);
+    if (request->status != WEFT_OK) { /* else its reader has said that it is through */
+        weft_p2p_readers_leave();
+    }
     request->guard = 0;
     p2p->guards--;
 }

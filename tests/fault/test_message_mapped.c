@@ -27,7 +27,8 @@ enum deed { DEED_PUT, DEED_GET, DEED_RECV };
 
 struct plan {
     enum deed deed;
-    bool is_killed; /* otherwise rank 1 aborts and frees */
+    bool is_killed;  /* otherwise rank 1 aborts and frees */
+    bool is_private; /* ranks are threads, and the memory is just memory: read where it lies */
 };
 
 struct looker {
@@ -85,9 +86,19 @@ static bool is_let_go(void *arg)
     return atomic_load(&((struct harness_shared *)arg)->word[LET_GO]) != 0;
 }
 
-static int give_up_and_free(weft_comm_t comm, struct harness_shared *shared, enum deed deed,
-                            void *memory)
+static weft_status_t memory_open(bool is_private, void **memory_p)
 {
+    if (!is_private) {
+        return weft_alloc(LEN, memory_p);
+    }
+    *memory_p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return *memory_p != MAP_FAILED ? WEFT_OK : WEFT_ERR_MEMORY;
+}
+
+static int give_up_and_free(weft_comm_t comm, struct harness_shared *shared,
+                            const struct plan *plan, void *memory)
+{
+    enum deed deed = plan->deed;
     weft_request_t request = NULL;
     weft_status_t status = WEFT_OK;
     while (deed == DEED_RECV && status == WEFT_OK && !is_let_go(shared)) {
@@ -102,7 +113,11 @@ static int give_up_and_free(weft_comm_t comm, struct harness_shared *shared, enu
     if (request != NULL) {
         weft_wait(&request, MESSAGES_WAIT_MS);
     }
-    weft_free(memory);
+    if (plan->is_private) {
+        munmap(memory, LEN);
+    } else {
+        weft_free(memory);
+    }
     harness_wait_for(&shared->word[ENDED], 1, MESSAGES_WAIT_MS);
     return 0;
 }
@@ -117,7 +132,7 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     weft_status_t status = messages_join(rank, shared, "shm", MESSAGES_TIMEOUT_MS, &comm);
     memset(&mine, 0, sizeof(mine));
     if (status == WEFT_OK && rank == 1) {
-        status = weft_alloc(LEN, &memory);
+        status = memory_open(plan->is_private, &memory);
         status = status == WEFT_OK ? weft_mem_register(comm, memory, LEN, &mine) : status;
     }
     status = status == WEFT_OK ? weft_control_allgather(comm, &mine, sizeof(mine), mem) : status;
@@ -125,7 +140,7 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     result = rank == 0 ? copy_until_it_fails(comm, shared, plan->deed, &mem[1])
-                       : give_up_and_free(comm, shared, plan->deed, memory);
+                       : give_up_and_free(comm, shared, plan, memory);
     weft_comm_close(comm);
     return result;
 }
@@ -134,7 +149,8 @@ static int body(int rank, struct harness_shared *shared, void *arg)
 static void check(struct plan plan)
 {
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
-        struct harness *harness = harness_start(2, body, &plan);
+        struct harness *harness =
+            plan.is_private ? harness_start_threads(2, body, &plan) : harness_start(2, body, &plan);
         struct harness_shared *shared = harness_shared(harness);
         weft_status_t status;
         assert_harness(harness, harness_wait_reach(&shared->word[INSIDE], 3, MESSAGES_WAIT_MS));
@@ -157,31 +173,40 @@ static void check(struct plan plan)
 static void a_put_into_memory_of_a_rank_that_is_killed_fails(void **state)
 {
     (void)state;
-    check((struct plan){DEED_PUT, true});
+    check((struct plan){DEED_PUT, true, false});
 }
 
 static void a_put_into_memory_that_is_freed_fails(void **state)
 {
     (void)state;
-    check((struct plan){DEED_PUT, false});
+    check((struct plan){DEED_PUT, false, false});
 }
 
 static void a_get_from_memory_of_a_rank_that_is_killed_fails(void **state)
 {
     (void)state;
-    check((struct plan){DEED_GET, true});
+    check((struct plan){DEED_GET, true, false});
 }
 
 static void a_get_from_memory_that_is_freed_fails(void **state)
 {
     (void)state;
-    check((struct plan){DEED_GET, false});
+    check((struct plan){DEED_GET, false, false});
 }
 
 static void a_receive_from_memory_that_is_freed_fails(void **state)
 {
     (void)state;
-    check((struct plan){DEED_RECV, false});
+    check((struct plan){DEED_RECV, false, false});
+}
+
+static void a_receive_from_memory_of_the_same_process_that_is_freed_fails(void **state)
+{
+    (void)state;
+    messages_set("WEFT_CMA", "on");
+    messages_set("WEFT_PATH", "shm");
+    check((struct plan){DEED_RECV, false, true});
+    unsetenv("WEFT_CMA");
 }
 
 int main(void)
@@ -192,6 +217,7 @@ int main(void)
         cmocka_unit_test(a_get_from_memory_of_a_rank_that_is_killed_fails),
         cmocka_unit_test(a_get_from_memory_that_is_freed_fails),
         cmocka_unit_test(a_receive_from_memory_that_is_freed_fails),
+        cmocka_unit_test(a_receive_from_memory_of_the_same_process_that_is_freed_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
