@@ -246,6 +246,9 @@ static weft_status_t send_setup(struct weft_shm_lane *lane)
 static weft_status_t check_setup(const struct weft_shm_lane *lane, const struct weft_shm_mail *mail)
 {
     const struct weft_shm_port *port = weft_shm_port_of(lane);
+    if (lane->there.segment != NULL) {
+        return weft_fail(WEFT_ERR_PROTOCOL, "sent a second inbox");
+    }
     if (mail->setup.version != WEFT_SHM_VERSION) {
         return weft_fail(WEFT_ERR_VERSION, "its shared memory has layout %u, ours %u",
                          mail->setup.version, WEFT_SHM_VERSION);

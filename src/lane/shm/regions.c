@@ -66,37 +66,49 @@ static struct weft_shm_mail region_mail(enum weft_shm_mail_kind kind, uint64_t i
     return (struct weft_shm_mail){.magic = WEFT_SHM_MAGIC, .kind = kind, .id = id, .len = len};
 }
 
+/* Under the share lock, so that no allocation we have found goes: who frees it takes the lock first. */
+static weft_status_t share(struct weft_shm_lane *lane, const struct weft_mem_place *place)
+{
+    const struct weft_shm_mail mail = region_mail(WEFT_SHM_REGION, place->id, place->len);
+    if (find(&lane->shared, place->id) != NULL) {
+        return WEFT_OK;
+    }
+    if (add(&lane->shared, place->id) == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory to share an allocation");
+    }
+    if (!weft_shm_mail_send(lane->fd, &mail, place->fd)) {
+        lane->shared.count--;
+        return weft_fail(WEFT_ERR_BUSY, "the socket to rank %u is full", lane->base.peer);
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft_shm_share(struct weft_lane *base, const struct weft_mem_place *place)
 {
     struct weft_shm_lane *lane = (struct weft_shm_lane *)base;
     struct weft_shm_port *port = weft_shm_port_of(lane);
-    const struct weft_shm_mail mail = region_mail(WEFT_SHM_REGION, place->id, place->len);
-    weft_status_t status = WEFT_OK;
+    weft_status_t status;
     if (lane->state != WEFT_SHM_UP) {
         return weft_fail(WEFT_ERR_PEER, "the lane to rank %u is not up", base->peer);
     }
     pthread_mutex_lock(&port->share_lock);
-    if (find(&lane->shared, place->id) == NULL) {
-        if (add(&lane->shared, place->id) == NULL) {
-            status = weft_fail(WEFT_ERR_MEMORY, "no memory to share an allocation");
-        } else if (!weft_shm_mail_send(lane->fd, &mail, place->fd)) {
-            lane->shared.count--;
-            status = weft_fail(WEFT_ERR_BUSY, "the socket to rank %u is full", base->peer);
-        }
-    }
+    status = share(lane, place);
     pthread_mutex_unlock(&port->share_lock);
     return status;
 }
 
 void weft_shm_answer_want(struct weft_shm_lane *lane, uint64_t id)
 {
+    struct weft_shm_port *port = weft_shm_port_of(lane);
     struct weft_mem_place place;
     const struct weft_shm_mail gone = region_mail(WEFT_SHM_GONE, id, 0);
+    pthread_mutex_lock(&port->share_lock);
     if (!weft_mem_find_id(id, &place)) {
         weft_shm_mail_send(lane->fd, &gone, -1);
     } else {
-        (void)weft_shm_share(&lane->base, &place); /* no room now: it asks again */
+        (void)share(lane, &place); /* no room now: it asks again */
     }
+    pthread_mutex_unlock(&port->share_lock);
 }
 
 /* From any thread, without the engine's lock; not a word about those the peer never heard of. */
