@@ -188,7 +188,7 @@ struct weft_p2p_comm {
     struct weft_match match;
     struct weft_list active; /* requests */
     struct weft_list probes;
-    uint64_t timeout_ms;
+    _Atomic uint64_t timeout_ms; /* read by whoever begins something */
     uint32_t gets_open;
     struct weft_list quiets;
     weft_status_t side_status; /* first error of one-sided operations */

@@ -80,6 +80,7 @@ struct access { /* a one-sided operation, made ready */
     uint32_t rank;
     struct weft_p2p_peer *peer; /* NULL: oneself */
     struct direct data, word;
+    uint64_t deadline_ns; /* of what has waited already; 0: nothing has */
 };
 
 static void let_go(struct access *access)
@@ -105,7 +106,6 @@ static weft_status_t await_mapping(struct weft_p2p_comm *comm, struct access *ac
                                    const struct weft_p2p_target *target, size_t len)
 {
     struct weft_p2p *p2p = comm->p2p;
-    uint64_t deadline_ns = weft_clock_after_ms(comm->timeout_ms);
     _Atomic uint32_t never = 0;
     for (;;) {
         bool is_connecting;
@@ -119,9 +119,13 @@ static weft_status_t await_mapping(struct weft_p2p_comm *comm, struct access *ac
         is_connecting = access->handle.region != 0 && !access->peer->is_gone &&
                         (access->peer->link.state == WEFT_LINK_CALLING || access->data.is_pending);
         weft_engine_unlock(p2p->engine);
-        if (!is_connecting || weft_clock_ns() >= deadline_ns ||
-            atomic_load(&comm->ended) != WEFT_OK) {
+        if (!is_connecting || atomic_load(&comm->ended) != WEFT_OK) {
             return WEFT_OK;
+        }
+        if (access->deadline_ns == 0) {
+            access->deadline_ns = weft_clock_after_ms(comm->timeout_ms);
+        } else if (weft_clock_ns() >= access->deadline_ns) {
+            return WEFT_OK; /* what follows fails by the same deadline */
         }
         weft_engine_wait(p2p->engine, &never, weft_clock_after_ms(1));
     }
@@ -193,6 +197,7 @@ static weft_status_t put_framed(struct weft_p2p_comm *comm, const struct access 
     request.rank = access->rank;
     request.tag = 0;
     request.registration = access->handle.registration;
+    request.deadline_ns = access->deadline_ns;
     if (put->signal != NULL) {
         request.has_signal = true;
         request.signal_registration = access->signal.registration;
@@ -267,6 +272,7 @@ static weft_status_t get_framed(struct weft_p2p_comm *comm, const struct access 
     request->rank = access->rank;
     request->tag = 0;
     request->registration = access->handle.registration;
+    request->deadline_ns = access->deadline_ns;
     weft_engine_lock(comm->p2p->engine);
     comm->gets_open++;
     weft_engine_unlock(comm->p2p->engine);

@@ -209,6 +209,60 @@ static void a_receive_from_memory_of_the_same_process_that_is_freed_fails(void *
     unsetenv("WEFT_CMA");
 }
 
+#define STANDING_MS 700
+#define READY 3
+#define STANDS 4
+
+/* The first thing between the two: the lane must be opened for it. */
+static int put_to_standing(int rank, struct harness_shared *shared, void *arg)
+{
+    void *memory = NULL;
+    weft_mem_t mine, mem[2];
+    weft_comm_t comm;
+    uint8_t byte = 1;
+    weft_status_t status = messages_join(rank, shared, "shm", STANDING_MS, &comm);
+    (void)arg;
+    status = status == WEFT_OK ? weft_alloc(4096, &memory) : status;
+    status = status == WEFT_OK ? weft_mem_register(comm, memory, 4096, &mine) : status;
+    status = status == WEFT_OK ? weft_control_allgather(comm, &mine, sizeof(mine), mem) : status;
+    if (status != WEFT_OK) {
+        return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
+    }
+    atomic_fetch_add(&shared->word[READY], 1);
+    if (rank == 0) {
+        harness_wait_for(&shared->word[STANDS], 1, MESSAGES_WAIT_MS);
+        job_calls(0, shared);
+        status = weft_put(comm, &mem[1], 0, &byte, 1);
+        status = status == WEFT_OK ? weft_quiet(comm) : status;
+        job_returned(0, shared, status);
+        atomic_store(&shared->word[ENDED], 1);
+    } else {
+        harness_wait_for(&shared->word[ENDED], 1, MESSAGES_WAIT_MS);
+    }
+    weft_comm_close(comm);
+    weft_free(memory);
+    return 0;
+}
+
+static void a_put_to_a_rank_that_stands_has_one_deadline(void **state)
+{
+    struct harness *harness = harness_start(2, put_to_standing, NULL);
+    struct harness_shared *shared = harness_shared(harness);
+    const struct job_report *report = job_report(harness, 0);
+    (void)state;
+    assert_harness(harness, harness_wait_for(&shared->word[READY], 2, MESSAGES_WAIT_MS));
+    assert_harness(harness, harness_stop(harness, 1));
+    atomic_store(&shared->word[STANDS], 1);
+    assert_harness(harness, harness_wait_for(&shared->word[ENDED], 1, MESSAGES_WAIT_MS));
+    assert_harness(harness, harness_continue(harness, 1));
+    messages_wait(harness, MESSAGES_WAIT_MS, "a rank that stands");
+    assert_int_equal(report->status, WEFT_ERR_TIMEOUT);
+    assert_in_range(report->returned_ns - report->called_ns, STANDING_MS * JOB_MS_NS * 9 / 10,
+                    (STANDING_MS + 400 * JOB_SLOWNESS) * JOB_MS_NS);
+    assert_harness(harness, harness_check_clean(harness));
+    harness_close(harness);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_get_from_memory_that_is_freed_fails),
         cmocka_unit_test(a_receive_from_memory_that_is_freed_fails),
         cmocka_unit_test(a_receive_from_memory_of_the_same_process_that_is_freed_fails),
+        cmocka_unit_test(a_put_to_a_rank_that_stands_has_one_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
