@@ -292,7 +292,7 @@ struct weft_shm_lane {
     uint32_t *generations;     /* owned: of its slots that are held here; 0: not held */
 
     /* the pair's socket */
-    int fd; /* owned; -1: not there, or it has ended */
+    int fd; /* owned; -1: not there */
     struct weft_engine_source source;
     struct weft_shm_mail in;
     unsigned in_len;

@@ -143,7 +143,7 @@ void weft_shm_tell_gone(struct weft_shm_lane *lane)
         if (!known->is_gone) {
             continue;
         }
-        if (lane->fd < 0 || weft_shm_mail_send(lane->fd, &mail, -1)) {
+        if (lane->fd < 0 || lane->has_ended || weft_shm_mail_send(lane->fd, &mail, -1)) {
             drop(&lane->shared, known);
         } else {
             atomic_store_explicit(&port->has_gone, true, memory_order_relaxed);
