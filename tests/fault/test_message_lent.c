@@ -20,6 +20,7 @@
 #define ROUNDS 0
 #define LET_GO 1 /* rank 1 gives up */
 #define ENDED 2  /* rank 0 has seen it */
+#define CLOSED 3 /* rank 1 has closed */
 
 struct plan {
     const char *path;
@@ -27,9 +28,10 @@ struct plan {
     bool is_killed; /* rank 1; otherwise it aborts */
 };
 
-static int put_or_get_until_it_fails(weft_comm_t comm, struct harness_shared *shared, bool is_get,
-                                     const weft_mem_t *mem)
+static int put_or_get_until_it_fails(weft_comm_t comm, struct harness_shared *shared,
+                                     const struct plan *plan, const weft_mem_t *mem)
 {
+    bool is_get = plan->is_get;
     void *data = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     weft_status_t status = data != MAP_FAILED ? WEFT_OK : WEFT_ERR_MEMORY;
     for (uint32_t i = 1; status == WEFT_OK; i++) {
@@ -43,6 +45,9 @@ static int put_or_get_until_it_fails(weft_comm_t comm, struct harness_shared *sh
     }
     munmap(data, LEN);
     atomic_store(&shared->word[ENDED], 1);
+    if (!plan->is_killed) {
+        harness_wait_for(&shared->word[CLOSED], 1, MESSAGES_WAIT_MS);
+    }
     weft_comm_close(comm); /* what was left to copy is copied now at the latest */
     return 0;
 }
@@ -66,12 +71,13 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     if (rank == 0) {
-        result = put_or_get_until_it_fails(comm, shared, plan->is_get, &mem[1]);
+        result = put_or_get_until_it_fails(comm, shared, plan, &mem[1]);
     } else {
         harness_wait_until(is_let_go, shared, MESSAGES_WAIT_MS);
         weft_abort(comm, "rank 1 has enough");
         harness_wait_for(&shared->word[ENDED], 1, MESSAGES_WAIT_MS);
         weft_comm_close(comm);
+        atomic_store(&shared->word[CLOSED], 1);
     }
     free(memory);
     return result;
