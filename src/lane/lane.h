@@ -134,6 +134,9 @@ struct weft_lane_ops {
     /* MAPS. Where the peer's allocation `region` lies here. ERR_BUSY: it was asked for, try later. */
     weft_status_t (*map)(struct weft_lane *lane, uint64_t region, uint64_t offset, size_t len,
                          void **memory_p);
+    /* MAPS. The mapping in which bytes that map() gave lie, held; NULL: they are not mapped any more.
+     * Needed by whoever touches them without the lock: the peer may free them, the lane may go. */
+    struct weft_mem_mapping *(*hold)(const struct weft_lane *lane, const void *memory, size_t len);
     /* MAPS. Makes our allocation known to the peer before frames that name it. */
     weft_status_t (*share)(struct weft_lane *lane, const struct weft_mem_place *place);
     /* PULLS. Any thread, without the lock: copies from the peer's address space. ERR_SYSTEM. */

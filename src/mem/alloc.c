@@ -8,7 +8,9 @@
  * unwatch (also itself). Each round of telling keeps a cursor on the stack of its thread:
  * unwatching moves cursors off the watcher that goes, and waits for those that are inside it.
  *
- * A forked child must use none of this: a lock may have been held when it was made. Handles say so.
+ * A forked child has its copy of the array and may free what is in it, as destructors of its language
+ * do: both locks are taken around fork(), so that the array is whole; the watchers are its parent's, and
+ * so were the descriptors, whose numbers may be somebody else's by now.
  */
 #include "mem/mem.h"
 
@@ -39,6 +41,49 @@ static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t watch_done = PTHREAD_COND_INITIALIZER;
 static struct weft_list watchers = {&watchers, &watchers};
 static struct weft_list tellings = {&tellings, &tellings};
+
+/* ---- fork ---- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&watch_lock);
+    pthread_rwlock_wrlock(&table_lock);
+}
+
+static void in_parent(void)
+{
+    pthread_rwlock_unlock(&table_lock);
+    pthread_mutex_unlock(&watch_lock);
+}
+
+/* Made anew, not unlocked: they remember threads that do not exist here. */
+static void in_child(void)
+{
+    table_lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+    watch_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    watch_done = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    weft_list_open(&watchers);
+    weft_list_open(&tellings);
+    for (size_t i = 0; i < table_count; i++) {
+        table[i].region.fd = -1;
+    }
+}
+
+static void install_handlers(void)
+{
+    if (pthread_atfork(before_fork, in_parent, in_child) != 0) {
+        weft_log(mem, ERROR, "no memory for the fork handlers: forked children must not free");
+    }
+}
+
+static void expect_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, install_handlers);
+}
+
+/* ---- the array ---- */
 
 /* How many allocations begin at or below the address: the one that could hold it is the last of
  * them. Under table_lock. */
@@ -118,8 +163,10 @@ static bool take_out(const void *memory, struct allocation *allocation_p)
 weft_status_t weft_mem_alloc(size_t len, void **memory_p)
 {
     struct weft_mem_region region;
-    weft_status_t status = weft_mem_region_open("weft-alloc", len, &region);
+    weft_status_t status;
 
+    expect_forks();
+    status = weft_mem_region_open("weft-alloc", len, &region);
     if (status != WEFT_OK) {
         return status;
     }
@@ -215,6 +262,7 @@ bool weft_mem_find_id(uint64_t id, struct weft_mem_place *place_p)
 
 void weft_mem_watch(struct weft_mem_watcher *watcher)
 {
+    expect_forks();
     pthread_mutex_lock(&watch_lock);
     weft_list_append(&watchers, &watcher->node);
     pthread_mutex_unlock(&watch_lock);

@@ -29,6 +29,18 @@ weft_status_t weft_mem_region_open(const char *name, size_t len, struct weft_mem
 weft_status_t weft_mem_region_map(int fd, size_t len, struct weft_mem_region *region_p);
 void weft_mem_region_close(struct weft_mem_region *region); /* twice is harmless */
 
+/* Another process's region, mapped as long as anybody needs it: who copies without a lock holds it, for
+ * whoever mapped it may let go meanwhile. Any thread. */
+struct weft_mem_mapping {
+    struct weft_mem_region region;
+    _Atomic uint32_t holders;
+};
+/* As weft_mem_region_map(), and ERR_MEMORY; held once. */
+weft_status_t weft_mem_mapping_open(int fd, size_t len, struct weft_mem_mapping **mapping_p);
+void weft_mem_mapping_hold(struct weft_mem_mapping *mapping);
+void weft_mem_mapping_close(
+    struct weft_mem_mapping *mapping); /* the last one unmaps; NULL is fine */
+
 /* ---- weft_alloc (alloc.c): regions users have, known by address; any thread ---- */
 
 weft_status_t weft_mem_alloc(size_t len, void **memory_p);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -223,4 +224,36 @@ void weft_mem_region_close(struct weft_mem_region *region)
     munmap(region->base, whole_pages(region->len));
     weft_fd_close(region->fd);
     *region = (struct weft_mem_region){.fd = -1, .base = NULL, .len = 0};
+}
+
+weft_status_t weft_mem_mapping_open(int fd, size_t len, struct weft_mem_mapping **mapping_p)
+{
+    struct weft_mem_mapping *mapping = malloc(sizeof(*mapping));
+    weft_status_t status;
+
+    if (!mapping) {
+        weft_fd_close(fd);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a mapping");
+    }
+    status = weft_mem_region_map(fd, len, &mapping->region);
+    if (status != WEFT_OK) {
+        free(mapping);
+        return status;
+    }
+    atomic_init(&mapping->holders, 1);
+    *mapping_p = mapping;
+    return WEFT_OK;
+}
+
+void weft_mem_mapping_hold(struct weft_mem_mapping *mapping)
+{
+    atomic_fetch_add_explicit(&mapping->holders, 1, memory_order_relaxed);
+}
+
+void weft_mem_mapping_close(struct weft_mem_mapping *mapping)
+{
+    if (mapping && atomic_fetch_sub_explicit(&mapping->holders, 1, memory_order_acq_rel) == 1) {
+        weft_mem_region_close(&mapping->region);
+        free(mapping);
+    }
 }

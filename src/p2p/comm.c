@@ -230,6 +230,7 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
     weft_p2p_forget(p2p, comm->id);
     p2p->latest = p2p->latest == comm ? NULL : p2p->latest;
     weft_list_remove(&comm->node);
+    weft_p2p_registrations_close(comm); /* its peers hear of the closing, not of a refusal */
     settle_all(comm);
     drop_arrivals(comm);
     weft_engine_unlock(p2p->engine);

@@ -12,8 +12,9 @@ struct weft_p2p_handle {
     uint64_t comm;
     uint64_t registration;
     uint64_t len;
-    uint64_t region, region_offset; /* 0: private memory */
-    uint64_t valid; /* allocation of the owner's words: [index] is the registration */
+    uint64_t region;        /* 0: private memory */
+    uint64_t region_offset; /* of private memory: its address modulo 8, to know where words are */
+    uint64_t valid;         /* allocation of the owner's words: [index] is the registration */
     uint32_t check, zero;
 };
 /* Words in shared memory: one per registration (what is beyond is reached by frames), and one per send

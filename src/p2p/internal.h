@@ -197,7 +197,7 @@ struct weft_p2p_comm {
     struct weft_match match;
     struct weft_list active; /* requests */
     struct weft_list probes;
-    uint64_t timeout_ms;
+    _Atomic uint64_t timeout_ms; /* read by whoever begins something */
     uint32_t gets_open;
     struct weft_list quiets;
     weft_status_t side_status; /* first error of one-sided operations */
@@ -228,6 +228,7 @@ struct weft_p2p_job {
     uint32_t token;
     const _Atomic uint64_t *guard; /* of the sender; NULL: the memory cannot go */
     uint64_t guard_value;
+    struct weft_mem_mapping *held[2]; /* guarded: where `from` and `guard` lie */
     struct weft_request *request, *other;
     struct weft_p2p_peer *peer;
     weft_status_t status;
@@ -309,6 +310,8 @@ void weft_p2p_pump(struct weft_p2p_peer *peer);
 void weft_p2p_peer_fail(struct weft_p2p_peer *peer, weft_status_t status, const char *text);
 
 /* ---- registrations.c ---- */
+/* Its communicator closes. */
+void weft_p2p_registrations_close(struct weft_p2p_comm *comm);
 /* A word that says until when a send's memory may be read; false: none is free. */
 bool weft_p2p_guard_take(struct weft_request *request, struct weft_lane *lane,
                          struct weft_p2p_source *source_p);
@@ -322,6 +325,9 @@ void weft_p2p_copy_payload(struct weft_request *request, const struct weft_done 
                            enum weft_mem_copy how, void (*copied)(struct weft_p2p_job *job));
 /* The best way to write `total` bytes that nobody reads soon. */
 enum weft_mem_copy weft_p2p_copy_kind(size_t total);
+
+/* Memory whose guard is cleared is not read any more by ranks of this process. */
+void weft_p2p_readers_leave(void);
 
 /* ---- request.c ---- */
 struct weft_request *weft_p2p_request_take(struct weft_p2p_comm *comm, enum weft_request_kind kind);
@@ -423,6 +429,13 @@ void weft_p2p_part_place(struct weft_p2p_peer *peer, const struct weft_done *don
 void weft_p2p_part_landed(struct weft_request *request, size_t len);
 void weft_p2p_get_ended(struct weft_request *request);
 void weft_p2p_signals_check(struct weft_p2p *p2p);
+
+/* ---- quiet.c ---- */
+/* OK, or what ended the communicator. */
+weft_status_t weft_p2p_side_check(const struct weft_p2p_comm *comm);
+/* What a failed call was lent is its caller's again: copies of an ended communicator that wait or run
+ * are over. Returns status, with its text. */
+weft_status_t weft_p2p_side_settle(struct weft_p2p_comm *comm, weft_status_t status);
 
 /* ---- target.c ---- */
 /* Nothing touches the memory of this registration any more. */

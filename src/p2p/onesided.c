@@ -2,7 +2,6 @@
 /* The one-sided calls: directly where the memory can be mapped, else by frames. */
 #include "p2p/handle.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Reads and checks a handle against this communicator and these bytes. */
@@ -48,34 +47,47 @@ static weft_status_t check_valid(struct weft_lane *lane, const struct weft_p2p_h
                : WEFT_ERR_INVALID;
 }
 
-/* Where bytes of a handle can be touched directly; NULL: nowhere, by frames then. is_pending: the
- * mapping is being fetched. */
-static void *direct_address(const struct weft_p2p_peer *peer, const struct weft_p2p_handle *handle,
-                            uint64_t offset, size_t len, bool *is_pending_p)
+/* Bytes that can be touched without the lock, until they are let go. */
+struct direct {
+    uint8_t *memory;                  /* NULL: nowhere, by frames then */
+    struct weft_mem_mapping *mapping; /* held, so that it stays when the peer goes; NULL: our own */
+    bool is_pending;                  /* the mapping is being fetched */
+};
+
+static void find_direct(const struct weft_p2p_peer *peer, const struct weft_p2p_handle *handle,
+                        uint64_t offset, size_t len, struct direct *direct_p)
 {
     struct weft_lane *lane = peer->link.lane;
     void *memory = NULL;
     weft_status_t status;
-    *is_pending_p = false;
     if (handle->region == 0 || peer->link.state != WEFT_LINK_UP ||
         (lane->caps & WEFT_LANE_MAPS) == 0) {
-        return NULL;
+        return;
     }
     status = check_valid(lane, handle);
     status = status == WEFT_OK ? lane->ops->map(lane, handle->region,
                                                 handle->region_offset + offset, len, &memory)
                                : status;
-    *is_pending_p = status == WEFT_ERR_BUSY;
-    return status == WEFT_OK ? memory : NULL;
+    direct_p->is_pending = status == WEFT_ERR_BUSY;
+    if (status == WEFT_OK) {
+        direct_p->mapping = lane->ops->hold(lane, memory, len);
+        direct_p->memory = direct_p->mapping != NULL ? memory : NULL;
+    }
 }
 
 struct access { /* a one-sided operation, made ready */
     struct weft_p2p_handle handle, signal;
     uint32_t rank;
     struct weft_p2p_peer *peer; /* NULL: oneself */
-    uint8_t *memory;            /* NULL: by frames */
-    uint8_t *word;
+    struct direct data, word;
+    uint64_t deadline_ns; /* of what has waited already; 0: nothing has */
 };
+
+static void let_go(struct access *access)
+{
+    weft_mem_mapping_close(access->data.mapping);
+    weft_mem_mapping_close(access->word.mapping);
+}
 
 static weft_status_t own_memory(struct weft_p2p_comm *comm, const struct weft_p2p_handle *handle,
                                 uint64_t offset, size_t len, uint8_t **memory_p)
@@ -94,24 +106,26 @@ static weft_status_t await_mapping(struct weft_p2p_comm *comm, struct access *ac
                                    const struct weft_p2p_target *target, size_t len)
 {
     struct weft_p2p *p2p = comm->p2p;
-    uint64_t deadline_ns = weft_clock_after_ms(comm->timeout_ms);
     _Atomic uint32_t never = 0;
     for (;;) {
-        bool is_pending = false;
         bool is_connecting;
+        access->data.is_pending = false;
         weft_engine_lock(p2p->engine);
         if (!access->peer->is_gone && access->peer->link.state != WEFT_LINK_DOWN &&
             weft_list_is_empty(&access->peer->waiting)) {
             weft_link_want(&access->peer->link);
-            access->memory =
-                direct_address(access->peer, &access->handle, target->offset, len, &is_pending);
+            find_direct(access->peer, &access->handle, target->offset, len, &access->data);
         }
         is_connecting = access->handle.region != 0 && !access->peer->is_gone &&
-                        (access->peer->link.state == WEFT_LINK_CALLING || is_pending);
+                        (access->peer->link.state == WEFT_LINK_CALLING || access->data.is_pending);
         weft_engine_unlock(p2p->engine);
-        if (!is_connecting || weft_clock_ns() >= deadline_ns ||
-            atomic_load(&comm->ended) != WEFT_OK) {
+        if (!is_connecting || atomic_load(&comm->ended) != WEFT_OK) {
             return WEFT_OK;
+        }
+        if (access->deadline_ns == 0) {
+            access->deadline_ns = weft_clock_after_ms(comm->timeout_ms);
+        } else if (weft_clock_ns() >= access->deadline_ns) {
+            return WEFT_OK; /* what follows fails by the same deadline */
         }
         weft_engine_wait(p2p->engine, &never, weft_clock_after_ms(1));
     }
@@ -125,11 +139,9 @@ static weft_status_t prepare(struct weft_p2p_comm *comm, const struct weft_p2p_t
     if (status != WEFT_OK) {
         return status;
     }
-    access->peer = NULL;
-    access->memory = NULL;
     if (access->handle.owner == p2p->self) {
         weft_engine_lock(p2p->engine);
-        status = own_memory(comm, &access->handle, target->offset, len, &access->memory);
+        status = own_memory(comm, &access->handle, target->offset, len, &access->data.memory);
         weft_engine_unlock(p2p->engine);
         return status;
     }
@@ -147,234 +159,141 @@ static weft_status_t prepare_signal(struct weft_p2p_comm *comm, struct access *a
                                     const struct weft_p2p_target *signal)
 {
     uint32_t rank;
-    bool is_pending;
     weft_status_t status = open_handle(comm, signal, sizeof(uint64_t), &access->signal, &rank);
-    access->word = NULL;
     if (status != WEFT_OK) {
         return status;
     }
-    if (rank != access->rank || (access->signal.len >= 8 && signal->offset % 8 != 0)) {
+    if (rank != access->rank || (access->signal.region_offset + signal->offset) % 8 != 0) {
         return weft_fail(WEFT_ERR_INVALID, "the signal must be an 8-aligned word of the same rank");
     }
     weft_engine_lock(comm->p2p->engine);
     if (access->peer == NULL) {
-        status = own_memory(comm, &access->signal, signal->offset, 8, &access->word);
-    } else if (access->memory != NULL &&
+        status = own_memory(comm, &access->signal, signal->offset, 8, &access->word.memory);
+    } else if (access->data.memory != NULL &&
                comm->states[access->rank].puts == comm->states[access->rank].flushed) {
-        access->word =
-            direct_address(access->peer, &access->signal, signal->offset, 8, &is_pending);
+        find_direct(access->peer, &access->signal, signal->offset, 8, &access->word);
     }
     weft_engine_unlock(comm->p2p->engine);
     return status;
 }
 
-static weft_status_t check_open(const struct weft_p2p_comm *comm)
+/* What the caller of a put says. */
+struct put {
+    const struct weft_p2p_target *target, *signal; /* signal NULL: none */
+    const uint8_t *data;
+    size_t len;
+    uint64_t add;
+};
+
+static weft_status_t put_framed(struct weft_p2p_comm *comm, const struct access *access,
+                                const struct put *put)
 {
-    weft_status_t ended = atomic_load_explicit(&comm->ended, memory_order_acquire);
-    return ended == WEFT_OK ? WEFT_OK : weft_fail(ended, "%s", comm->text);
+    struct weft_request request;
+    weft_p2p_request_init(&request, comm, REQUEST_PUT);
+    request.data = (uint8_t *)put->data; /* only read */
+    request.len = put->len;
+    request.offset = put->target->offset;
+    request.peer = access->peer;
+    request.rank = access->rank;
+    request.tag = 0;
+    request.registration = access->handle.registration;
+    request.deadline_ns = access->deadline_ns;
+    if (put->signal != NULL) {
+        request.has_signal = true;
+        request.signal_registration = access->signal.registration;
+        request.signal_offset = put->signal->offset;
+        request.add = put->add;
+    }
+    return weft_p2p_request_run(&request, NULL); /* done when the frames are with the lane */
 }
 
-/* By frames: put returns when they are with the lane. */
-static weft_status_t run_framed(const struct access *access, struct weft_request *request)
+static void add_directly(struct weft_p2p_comm *comm, const struct access *access, uint64_t add)
 {
-    request->peer = access->peer;
-    request->rank = access->rank;
-    request->tag = 0;
-    request->registration = access->handle.registration;
-    return weft_p2p_request_run(request, NULL);
+    const struct weft_p2p_peer *peer = access->peer;
+    atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)access->word.memory, add,
+                              memory_order_release);
+    weft_engine_lock(comm->p2p->engine);
+    if (peer == NULL) {
+        weft_p2p_signals_check(comm->p2p);
+    } else if (peer->link.state == WEFT_LINK_UP) {
+        peer->link.lane->ops->nudge(peer->link.lane);
+    }
+    weft_engine_unlock(comm->p2p->engine);
+}
+
+static weft_status_t put_directly(struct weft_p2p_comm *comm, const struct access *access,
+                                  const struct put *put)
+{
+    struct put signal_only = *put;
+    weft_mem_copy(access->data.memory, put->data, put->len, weft_p2p_copy_kind(put->len));
+    if (put->signal != NULL && access->word.memory == NULL) {
+        signal_only.len = 0;
+        return put_framed(comm, access, &signal_only);
+    }
+    if (put->signal != NULL) {
+        add_directly(comm, access, put->add);
+    }
+    /* It may have ended meanwhile, and the memory with its rank. */
+    return weft_p2p_side_check(comm);
 }
 
 weft_status_t weft_p2p_put(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
                            const void *data, size_t len, const struct weft_p2p_target *signal,
                            uint64_t add)
 {
-    struct access access;
-    struct weft_request request;
-    weft_status_t status = check_open(comm);
+    const struct put put = {
+        .target = target, .signal = signal, .data = data, .len = len, .add = add};
+    struct access access = {0};
+    weft_status_t status = weft_p2p_side_check(comm);
     status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
     if (status == WEFT_OK && signal != NULL) {
         status = prepare_signal(comm, &access, signal);
     }
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status = access.data.memory != NULL ? put_directly(comm, &access, &put)
+                                            : put_framed(comm, &access, &put);
     }
-    weft_p2p_request_init(&request, comm, REQUEST_PUT);
-    request.data = (uint8_t *)data; /* only read */
-    request.len = len;
-    request.offset = target->offset;
-    if (access.memory != NULL) {
-        weft_mem_copy(access.memory, data, len, weft_p2p_copy_kind(len));
-        request.len = 0;
-        if (signal == NULL) {
-            return WEFT_OK;
-        }
-        if (access.word != NULL) {
-            atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)access.word, add,
-                                      memory_order_release);
-            weft_engine_lock(comm->p2p->engine);
-            if (access.peer == NULL) {
-                weft_p2p_signals_check(comm->p2p);
-            } else if (access.peer->link.state == WEFT_LINK_UP) {
-                access.peer->link.lane->ops->nudge(access.peer->link.lane);
-            }
-            weft_engine_unlock(comm->p2p->engine);
-            return WEFT_OK;
-        }
-    }
-    if (signal != NULL) {
-        request.has_signal = true;
-        request.signal_registration = access.signal.registration;
-        request.signal_offset = signal->offset;
-        request.add = add;
-    }
-    return run_framed(&access, &request);
+    let_go(&access);
+    return weft_p2p_side_settle(comm, status);
 }
 
-weft_status_t weft_p2p_get(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
-                           void *data, size_t len)
+static weft_status_t get_framed(struct weft_p2p_comm *comm, const struct access *access,
+                                uint64_t offset, const struct weft_slice *slice)
 {
-    struct access access;
-    struct weft_request *request;
     weft_request_t ignored;
-    weft_status_t status = check_open(comm);
-    status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
-    if (status != WEFT_OK || len == 0) {
-        return status;
-    }
-    if (access.memory != NULL) {
-        weft_mem_copy(data, access.memory, len, weft_p2p_copy_kind(len));
-        return WEFT_OK;
-    }
-    request = weft_p2p_request_take(comm, REQUEST_GET);
+    struct weft_request *request = weft_p2p_request_take(comm, REQUEST_GET);
     if (request == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a get");
     }
-    request->data = data;
-    request->len = len;
-    request->offset = target->offset;
-    request->peer = access.peer;
-    request->rank = access.rank;
+    request->data = slice->data;
+    request->len = slice->len;
+    request->offset = offset;
+    request->peer = access->peer;
+    request->rank = access->rank;
     request->tag = 0;
-    request->registration = access.handle.registration;
+    request->registration = access->handle.registration;
+    request->deadline_ns = access->deadline_ns;
     weft_engine_lock(comm->p2p->engine);
     comm->gets_open++;
     weft_engine_unlock(comm->p2p->engine);
     return weft_p2p_request_run(request, &ignored);
 }
 
-weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *signal,
-                                   uint64_t value, uint32_t timeout_ms)
+weft_status_t weft_p2p_get(struct weft_p2p_comm *comm, const struct weft_p2p_target *target,
+                           void *data, size_t len)
 {
-    struct weft_request *request;
-    weft_request_t handle = NULL;
-    weft_status_t status;
-    const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)signal;
-    if (atomic_load_explicit(word, memory_order_acquire) >= value) {
-        return WEFT_OK;
-    }
-    request = weft_p2p_request_take(comm, REQUEST_SIGNAL);
-    if (request == NULL) {
-        return weft_fail(WEFT_ERR_MEMORY, "no memory to wait for a signal");
-    }
-    request->word = word;
-    request->value = value;
-    request->rank = WEFT_MATCH_ANY;
-    if (timeout_ms != WEFT_NO_LIMIT) {
-        request->timeout_ms = WEFT_NO_LIMIT; /* the wait ends, not the communicator */
-    }
-    status = weft_p2p_request_run(request, &handle);
-    status = status == WEFT_OK ? weft_p2p_wait(&handle, timeout_ms) : status;
-    if (handle != NULL) { /* the wait is over, and so is the request */
-        weft_engine_lock(comm->p2p->engine);
-        weft_p2p_request_end(request, WEFT_OK, "");
-        weft_engine_unlock(comm->p2p->engine);
-        weft_p2p_request_give(comm->p2p, request);
-        return weft_fail(WEFT_ERR_TIMEOUT, "the signal is below %llu after %u ms",
-                         (unsigned long long)value, timeout_ms);
-    }
-    return status;
-}
-
-static bool needs_fence(const struct weft_p2p_peer *peer)
-{
-    return peer->link.state == WEFT_LINK_UP && (peer->link.lane->caps & WEFT_LANE_MAPS) != 0;
-}
-
-/* The next rank from `rank` on that has not confirmed all frames; ranks: none. */
-static uint32_t next_unconfirmed(struct weft_p2p_comm *comm, uint32_t rank, bool is_fence)
-{
-    weft_engine_lock(comm->p2p->engine);
-    while (rank < comm->ranks && (comm->states[rank].puts == comm->states[rank].flushed ||
-                                  (is_fence && !needs_fence(comm->peers[rank])))) {
-        rank++;
-    }
-    weft_engine_unlock(comm->p2p->engine);
-    return rank;
-}
-
-/* Asks all of them at once, then waits for each. */
-static weft_status_t flush_peers(struct weft_p2p_comm *comm, bool is_fence)
-{
-    uint32_t rank = next_unconfirmed(comm, 0, is_fence);
-    struct weft_request *asked = NULL;
-    weft_status_t first = WEFT_OK;
-    char text[WEFT_P2P_TEXT];
-    for (; rank < comm->ranks; rank = next_unconfirmed(comm, rank + 1, is_fence)) {
-        struct weft_request *request = weft_p2p_request_take(comm, REQUEST_FLUSH);
-        weft_request_t handle;
-        if (request == NULL) {
-            first = weft_fail(WEFT_ERR_MEMORY, "no memory to flush puts");
-            break;
-        }
-        request->peer = comm->peers[rank];
-        request->rank = rank;
-        weft_p2p_request_run(request, &handle);
-        request->next = asked;
-        asked = request;
-    }
-    while (asked != NULL) {
-        weft_request_t handle = asked;
-        weft_status_t status;
-        asked = asked->next;
-        status = weft_p2p_wait(&handle, WEFT_NO_LIMIT);
-        if (first == WEFT_OK && status != WEFT_OK) {
-            first = status;
-            snprintf(text, sizeof(text), "%s", weft_error_text());
+    const struct weft_slice slice = {.data = data, .len = len};
+    struct access access = {0};
+    weft_status_t status = weft_p2p_side_check(comm);
+    status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
+    if (status == WEFT_OK && len > 0) {
+        if (access.data.memory != NULL) {
+            weft_mem_copy(data, access.data.memory, len, weft_p2p_copy_kind(len));
+            status = weft_p2p_side_check(comm);
+        } else {
+            status = get_framed(comm, &access, target->offset, &slice);
         }
     }
-    return first == WEFT_OK || first == WEFT_ERR_MEMORY ? first : weft_fail(first, "%s", text);
-}
-
-weft_status_t weft_p2p_quiet(struct weft_p2p_comm *comm)
-{
-    struct weft_request request;
-    weft_status_t status = check_open(comm);
-    weft_status_t side, gets;
-    char text[WEFT_P2P_TEXT];
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = flush_peers(comm, false);
-    snprintf(text, sizeof(text), "%s", status != WEFT_OK ? weft_error_text() : "");
-    weft_p2p_request_init(&request, comm, REQUEST_QUIET);
-    request.rank = WEFT_MATCH_ANY;
-    gets = weft_p2p_request_run(&request, NULL); /* also after an error: the memory must be free */
-    if (status == WEFT_OK) {
-        status = gets;
-    } else {
-        weft_fail_record(status, "%s", text);
-    }
-    weft_engine_lock(comm->p2p->engine);
-    side = comm->side_status;
-    memcpy(text, comm->side_text, sizeof(text));
-    comm->side_status = WEFT_OK;
-    weft_engine_unlock(comm->p2p->engine);
-    return status == WEFT_OK && side != WEFT_OK ? weft_fail(side, "%s", text) : status;
-}
-
-/* Frames to one rank keep their order, and direct writes theirs; only a mixture needs care. */
-weft_status_t weft_p2p_fence(struct weft_p2p_comm *comm)
-{
-    weft_status_t status = check_open(comm);
-    return status == WEFT_OK ? flush_peers(comm, true) : status;
+    let_go(&access);
+    return weft_p2p_side_settle(comm, status);
 }

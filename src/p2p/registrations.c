@@ -61,6 +61,20 @@ static bool open_words(struct weft_p2p *p2p)
     return p2p->valid != NULL;
 }
 
+/* Before the memory is anybody else's: the fence keeps what its owner writes there behind the word. */
+static void clear_word(struct weft_p2p *p2p, uint32_t index)
+{
+    atomic_store_explicit(&p2p->valid[index], 0, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* The number of a word's next use; 0 would mean none. */
+static uint64_t next_serial(struct weft_p2p *p2p)
+{
+    p2p->registration_serial += p2p->registration_serial == UINT32_MAX ? 2 : 1;
+    return (uint64_t)p2p->registration_serial << 32;
+}
+
 static void note_region(struct weft_p2p *p2p, uint32_t index, struct weft_p2p_handle *handle)
 {
     struct weft_mem_place place;
@@ -77,14 +91,17 @@ weft_status_t weft_p2p_register(struct weft_p2p_comm *comm, void *memory, size_t
                                 weft_mem_t *mem_p)
 {
     struct weft_p2p *p2p = comm->p2p;
-    struct weft_p2p_handle handle = {
-        .magic = HANDLE_MAGIC, .owner = p2p->self, .comm = comm->id, .len = len};
+    struct weft_p2p_handle handle = {.magic = HANDLE_MAGIC,
+                                     .owner = p2p->self,
+                                     .comm = comm->id,
+                                     .len = len,
+                                     .region_offset = (uintptr_t)memory % sizeof(uint64_t)};
     weft_status_t status;
     weft_engine_lock(p2p->engine);
     status = grow(p2p);
     if (status == WEFT_OK) {
         uint32_t index = find_free(p2p);
-        handle.registration = (uint64_t)++p2p->registration_serial << 32 | index;
+        handle.registration = next_serial(p2p) | index;
         p2p->registrations[index] = (struct weft_p2p_registration){
             .id = handle.registration, .memory = memory, .len = len, .comm = comm->id};
         note_region(p2p, index, &handle);
@@ -106,6 +123,28 @@ struct weft_p2p_registration *weft_p2p_registration_find(struct weft_p2p *p2p, u
                : NULL;
 }
 
+/* Nobody may touch it any more, and nothing of ours does when this returns. */
+static void drop(struct weft_p2p_comm *comm, struct weft_p2p_registration *registration)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    uint64_t id = registration->id;
+    registration->id = 0;
+    if (p2p->valid != NULL && (uint32_t)id < WEFT_P2P_WORDS) {
+        clear_word(p2p, (uint32_t)id);
+    }
+    weft_p2p_target_stop(comm, id); /* may let go of the lock: the table may have grown after it */
+}
+
+void weft_p2p_registrations_close(struct weft_p2p_comm *comm)
+{
+    const struct weft_p2p *p2p = comm->p2p;
+    for (uint32_t i = 0; i < p2p->registration_count; i++) {
+        if (p2p->registrations[i].id != 0 && p2p->registrations[i].comm == comm->id) {
+            drop(comm, &p2p->registrations[i]);
+        }
+    }
+}
+
 weft_status_t weft_p2p_deregister(struct weft_p2p_comm *comm, const weft_mem_t *mem)
 {
     struct weft_p2p *p2p = comm->p2p;
@@ -117,11 +156,7 @@ weft_status_t weft_p2p_deregister(struct weft_p2p_comm *comm, const weft_mem_t *
         handle.owner == p2p->self ? weft_p2p_registration_find(p2p, handle.registration) : NULL;
     registration = registration != NULL && registration->comm == comm->id ? registration : NULL;
     if (registration != NULL) {
-        registration->id = 0;
-        if (p2p->valid != NULL && (uint32_t)handle.registration < WEFT_P2P_WORDS) {
-            atomic_store(&p2p->valid[(uint32_t)handle.registration], 0);
-        }
-        weft_p2p_target_stop(comm, handle.registration);
+        drop(comm, registration);
     }
     weft_engine_unlock(p2p->engine);
     return registration != NULL
@@ -144,7 +179,7 @@ bool weft_p2p_guard_take(struct weft_request *request, struct weft_lane *lane,
     for (uint32_t i = 0; i < WEFT_P2P_GUARDS; i++) {
         uint32_t index = WEFT_P2P_WORDS + (request->peer->next_id + i) % WEFT_P2P_GUARDS;
         if (atomic_load_explicit(&p2p->valid[index], memory_order_relaxed) == 0) {
-            uint64_t value = (uint64_t)++p2p->registration_serial << 32 | index;
+            uint64_t value = next_serial(p2p) | index;
             atomic_store_explicit(&p2p->valid[index], value, memory_order_release);
             p2p->guards++;
             request->guard = index;
@@ -160,7 +195,10 @@ bool weft_p2p_guard_take(struct weft_request *request, struct weft_lane *lane,
 void weft_p2p_guard_give(struct weft_request *request)
 {
     struct weft_p2p *p2p = request->comm->p2p;
-    atomic_store(&p2p->valid[request->guard], 0); /* before the memory is anybody else's */
+    clear_word(p2p, request->guard);
+    if (request->status != WEFT_OK) { /* else its reader has said that it is through */
+        weft_p2p_readers_leave();
+    }
     request->guard = 0;
     p2p->guards--;
 }

@@ -263,8 +263,8 @@ enum weft_shm_want {
 /* An allocation of ours that the peer knows, or one of its that is mapped here. */
 struct weft_shm_known {
     uint64_t id;
-    bool is_gone;                  /* ours: GONE did not fit into the socket yet */
-    struct weft_mem_region region; /* the peer's */
+    bool is_gone;                     /* ours: GONE did not fit into the socket yet */
+    struct weft_mem_mapping *mapping; /* the peer's; held once */
 };
 struct weft_shm_known_list {
     struct weft_shm_known *items; /* owned */
@@ -292,7 +292,7 @@ struct weft_shm_lane {
     uint32_t *generations;     /* owned: of its slots that are held here; 0: not held */
 
     /* the pair's socket */
-    int fd; /* owned; -1: not there, or it has ended */
+    int fd; /* owned; -1: not there */
     struct weft_engine_source source;
     struct weft_shm_mail in;
     unsigned in_len;
@@ -389,6 +389,8 @@ void weft_shm_mail_ready(struct weft_engine_source *source, uint32_t events);
 weft_status_t weft_shm_share(struct weft_lane *base, const struct weft_mem_place *place);
 weft_status_t weft_shm_map(struct weft_lane *base, uint64_t region, uint64_t offset, size_t len,
                            void **memory_p);
+struct weft_mem_mapping *weft_shm_hold(const struct weft_lane *base, const void *memory,
+                                       size_t len);
 weft_status_t weft_shm_pull(struct weft_lane *base, uint64_t address,
                             const struct weft_slice *slice);
 bool weft_shm_probe(pid_t pid, uint64_t address, const uint8_t expected[16]);

@@ -88,7 +88,7 @@ void weft_shm_lose(struct weft_shm_lane *lane, weft_status_t status, const char 
     lane->state = WEFT_SHM_LOST;
     lane->base.is_up = false;
     lane->status = status;
-    if (lane->fd >= 0) {
+    if (lane->fd >= 0 && !lane->has_ended) {
         shutdown(lane->fd, SHUT_WR); /* the peer learns it; we still want to see its end */
     }
     weft_list_remove(&lane->waiting);
@@ -101,7 +101,9 @@ void weft_shm_end(struct weft_shm_lane *lane)
 {
     struct weft_shm_port *port = weft_shm_port_of(lane);
     lane->has_ended = true;
-    close_socket(lane);
+    /* Our end stays open until the lane is closed: the peer takes it for the sign that its slots are not
+     * read here any more. */
+    weft_engine_remove(port->engine, &lane->source);
     if (lane->is_lingering) {
         weft_list_remove(&lane->news);
         weft_shm_lane_free(lane);
@@ -163,7 +165,8 @@ void weft_shm_close(struct weft_lane *base)
     pthread_mutex_unlock(&port->share_lock);
     weft_list_remove(&lane->waiting);
     weft_list_remove(&lane->ended);
-    if (lane->fd >= 0 && lane->held[WEFT_SHM_SMALL] + lane->held[WEFT_SHM_BIG] > 0) {
+    if (lane->fd >= 0 && !lane->has_ended &&
+        lane->held[WEFT_SHM_SMALL] + lane->held[WEFT_SHM_BIG] > 0) {
         shutdown(lane->fd, SHUT_WR);
         lane->is_lingering = true;
         weft_list_append(&port->lingering, &lane->news);
@@ -246,6 +249,9 @@ static weft_status_t send_setup(struct weft_shm_lane *lane)
 static weft_status_t check_setup(const struct weft_shm_lane *lane, const struct weft_shm_mail *mail)
 {
     const struct weft_shm_port *port = weft_shm_port_of(lane);
+    if (lane->there.segment != NULL) {
+        return weft_fail(WEFT_ERR_PROTOCOL, "sent a second inbox");
+    }
     if (mail->setup.version != WEFT_SHM_VERSION) {
         return weft_fail(WEFT_ERR_VERSION, "its shared memory has layout %u, ours %u",
                          mail->setup.version, WEFT_SHM_VERSION);

@@ -138,7 +138,7 @@ static weft_status_t take(struct weft_shm_lane *lane, const struct weft_shm_mail
 
 void weft_shm_mail_read(struct weft_shm_lane *lane)
 {
-    for (int i = 0; i < READ_AT_ONCE && lane->fd >= 0 && receive(lane); i++) {
+    for (int i = 0; i < READ_AT_ONCE && lane->fd >= 0 && !lane->has_ended && receive(lane); i++) {
         int fd = lane->in_fd;
         weft_status_t status;
         if (lane->in_len < sizeof(lane->in)) {

@@ -407,6 +407,7 @@ const struct weft_lane_ops weft_lane_shm = {
     .place = place,
     .release = weft_shm_release,
     .map = weft_shm_map,
+    .hold = weft_shm_hold,
     .share = weft_shm_share,
     .pull = weft_shm_pull,
     .nudge = nudge,

@@ -41,7 +41,7 @@ static struct weft_shm_known *add(struct weft_shm_known_list *list, uint64_t id)
         list->items = grown;
         list->room = room;
     }
-    list->items[list->count] = (struct weft_shm_known){.id = id, .region = {.fd = -1}};
+    list->items[list->count] = (struct weft_shm_known){.id = id};
     return &list->items[list->count++];
 }
 
@@ -53,7 +53,7 @@ static void drop(struct weft_shm_known_list *list, struct weft_shm_known *known)
 void weft_shm_regions_close(struct weft_shm_lane *lane)
 {
     for (unsigned i = 0; i < lane->mapped.count; i++) {
-        weft_mem_region_close(&lane->mapped.items[i].region);
+        weft_mem_mapping_close(lane->mapped.items[i].mapping);
     }
     free(lane->mapped.items);
     free(lane->shared.items);
@@ -66,37 +66,49 @@ static struct weft_shm_mail region_mail(enum weft_shm_mail_kind kind, uint64_t i
     return (struct weft_shm_mail){.magic = WEFT_SHM_MAGIC, .kind = kind, .id = id, .len = len};
 }
 
+/* Under the share lock, so that no allocation we have found goes: who frees it takes the lock first. */
+static weft_status_t share(struct weft_shm_lane *lane, const struct weft_mem_place *place)
+{
+    const struct weft_shm_mail mail = region_mail(WEFT_SHM_REGION, place->id, place->len);
+    if (find(&lane->shared, place->id) != NULL) {
+        return WEFT_OK;
+    }
+    if (add(&lane->shared, place->id) == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory to share an allocation");
+    }
+    if (!weft_shm_mail_send(lane->fd, &mail, place->fd)) {
+        lane->shared.count--;
+        return weft_fail(WEFT_ERR_BUSY, "the socket to rank %u is full", lane->base.peer);
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft_shm_share(struct weft_lane *base, const struct weft_mem_place *place)
 {
     struct weft_shm_lane *lane = (struct weft_shm_lane *)base;
     struct weft_shm_port *port = weft_shm_port_of(lane);
-    const struct weft_shm_mail mail = region_mail(WEFT_SHM_REGION, place->id, place->len);
-    weft_status_t status = WEFT_OK;
+    weft_status_t status;
     if (lane->state != WEFT_SHM_UP) {
         return weft_fail(WEFT_ERR_PEER, "the lane to rank %u is not up", base->peer);
     }
     pthread_mutex_lock(&port->share_lock);
-    if (find(&lane->shared, place->id) == NULL) {
-        if (add(&lane->shared, place->id) == NULL) {
-            status = weft_fail(WEFT_ERR_MEMORY, "no memory to share an allocation");
-        } else if (!weft_shm_mail_send(lane->fd, &mail, place->fd)) {
-            lane->shared.count--;
-            status = weft_fail(WEFT_ERR_BUSY, "the socket to rank %u is full", base->peer);
-        }
-    }
+    status = share(lane, place);
     pthread_mutex_unlock(&port->share_lock);
     return status;
 }
 
 void weft_shm_answer_want(struct weft_shm_lane *lane, uint64_t id)
 {
+    struct weft_shm_port *port = weft_shm_port_of(lane);
     struct weft_mem_place place;
     const struct weft_shm_mail gone = region_mail(WEFT_SHM_GONE, id, 0);
+    pthread_mutex_lock(&port->share_lock);
     if (!weft_mem_find_id(id, &place)) {
         weft_shm_mail_send(lane->fd, &gone, -1);
     } else {
-        (void)weft_shm_share(&lane->base, &place); /* no room now: it asks again */
+        (void)share(lane, &place); /* no room now: it asks again */
     }
+    pthread_mutex_unlock(&port->share_lock);
 }
 
 /* From any thread, without the engine's lock; not a word about those the peer never heard of. */
@@ -131,7 +143,7 @@ void weft_shm_tell_gone(struct weft_shm_lane *lane)
         if (!known->is_gone) {
             continue;
         }
-        if (lane->fd < 0 || weft_shm_mail_send(lane->fd, &mail, -1)) {
+        if (lane->fd < 0 || lane->has_ended || weft_shm_mail_send(lane->fd, &mail, -1)) {
             drop(&lane->shared, known);
         } else {
             atomic_store_explicit(&port->has_gone, true, memory_order_relaxed);
@@ -145,7 +157,7 @@ void weft_shm_tell_gone(struct weft_shm_lane *lane)
 weft_status_t weft_shm_take_region(struct weft_shm_lane *lane, const struct weft_shm_mail *mail,
                                    int fd)
 {
-    struct weft_mem_region region;
+    struct weft_mem_mapping *mapping;
     struct weft_shm_known *known;
     weft_status_t status;
     if (fd < 0 || mail->len > SIZE_MAX / 2 || find(&lane->mapped, mail->id) != NULL) {
@@ -153,16 +165,16 @@ weft_status_t weft_shm_take_region(struct weft_shm_lane *lane, const struct weft
         return weft_fail(WEFT_ERR_PROTOCOL,
                          "shared an allocation twice, or without its descriptor");
     }
-    status = weft_mem_region_map(fd, mail->len, &region);
+    status = weft_mem_mapping_open(fd, mail->len, &mapping);
     if (status != WEFT_OK) {
         return status;
     }
     known = add(&lane->mapped, mail->id);
     if (known == NULL) {
-        weft_mem_region_close(&region);
+        weft_mem_mapping_close(mapping);
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a peer's allocation");
     }
-    known->region = region;
+    known->mapping = mapping;
     lane->wanted = lane->wanted == mail->id ? 0 : lane->wanted;
     return WEFT_OK;
 }
@@ -171,7 +183,7 @@ void weft_shm_take_gone(struct weft_shm_lane *lane, uint64_t id)
 {
     struct weft_shm_known *known = find(&lane->mapped, id);
     if (known != NULL) {
-        weft_mem_region_close(&known->region);
+        weft_mem_mapping_close(known->mapping);
         drop(&lane->mapped, known);
     }
     lane->refused = id;
@@ -210,14 +222,28 @@ weft_status_t weft_shm_map(struct weft_lane *base, uint64_t region, uint64_t off
     if (known == NULL) {
         return ask_for(lane, region);
     }
-    if (offset > known->region.len || len > known->region.len - offset) {
+    if (offset > known->mapping->region.len || len > known->mapping->region.len - offset) {
         return weft_fail(WEFT_ERR_INVALID,
                          "%zu bytes at %llu are outside an allocation of %zu bytes "
                          "of rank %u",
-                         len, (unsigned long long)offset, known->region.len, base->peer);
+                         len, (unsigned long long)offset, known->mapping->region.len, base->peer);
     }
-    *memory_p = known->region.base + offset;
+    *memory_p = known->mapping->region.base + offset;
     return WEFT_OK;
+}
+
+struct weft_mem_mapping *weft_shm_hold(const struct weft_lane *base, const void *memory, size_t len)
+{
+    const struct weft_shm_lane *lane = (const struct weft_shm_lane *)base;
+    for (unsigned i = 0; i < lane->mapped.count; i++) {
+        struct weft_mem_mapping *mapping = lane->mapped.items[i].mapping;
+        size_t offset = (uintptr_t)memory - (uintptr_t)mapping->region.base;
+        if (offset <= mapping->region.len && len <= mapping->region.len - offset) {
+            weft_mem_mapping_hold(mapping);
+            return mapping;
+        }
+    }
+    return NULL;
 }
 
 /* ---- CMA ---- */

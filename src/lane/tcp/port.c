@@ -227,6 +227,14 @@ static weft_status_t map(struct weft_lane *lane, uint64_t region, uint64_t offse
                      lane->peer_text);
 }
 
+static struct weft_mem_mapping *hold(const struct weft_lane *lane, const void *memory, size_t len)
+{
+    (void)lane;
+    (void)memory;
+    (void)len;
+    return NULL;
+}
+
 static weft_status_t share(struct weft_lane *lane, const struct weft_mem_place *place)
 {
     (void)place;
@@ -278,6 +286,7 @@ const struct weft_lane_ops weft_lane_tcp = {.name = "tcp",
                                             .hear = hear,
                                             .release = release,
                                             .map = map,
+                                            .hold = hold,
                                             .share = share,
                                             .pull = pull,
                                             .nudge = nudge,

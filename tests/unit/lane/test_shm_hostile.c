@@ -395,6 +395,34 @@ static void test_a_set_up_that_lies_never_comes_up(void **state)
     }
 }
 
+static void test_a_second_set_up_never_comes_up(void **state)
+{
+    struct pair pair = {.fds_before = weft_fd_count()};
+    struct weft_shm_mail mail = {.magic = WEFT_SHM_MAGIC, .kind = WEFT_SHM_SETUP};
+    uint64_t deadline_ns = weft_clock_after_ms(DEADLINE_MS);
+    const struct weft_shm_segment *segment;
+    (void)state;
+    node_open(&pair.a, 0, 2);
+    node_open(&pair.b, 1, 2);
+    node_dial(&pair.a, 1);
+    while (shm_lane(&pair.a, 1)->state == WEFT_SHM_DIALLING && weft_clock_ns() < deadline_ns) {
+        node_step(&pair.b);
+        node_step(&pair.a);
+    }
+    assert_int_equal(shm_lane(&pair.a, 1)->state, WEFT_SHM_SETTING_UP); /* its own is on its way */
+    segment = shm_port(&pair.a)->inbox.segment;
+    mail.id = segment->id;
+    mail.len = segment->region.len;
+    mail.setup.version = WEFT_SHM_VERSION;
+    mail.setup.local_count = 2;
+    mail.setup.lane = shm_lane(&pair.a, 1)->number;
+    assert_true(weft_shm_mail_send(shm_lane(&pair.a, 1)->fd, &mail, segment->region.fd));
+    assert_true(step_until(&pair.b, &pair.a, &pair.a.lost, 1));
+    assert_int_equal(pair.b.opened, 0);
+    assert_int_equal(segment->refs, 1); /* nobody else has it */
+    pair_close(&pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_nonsense_on_the_socket_loses_the_lane),
         cmocka_unit_test(test_a_descriptor_nobody_asked_for_is_closed),
         cmocka_unit_test(test_a_set_up_that_lies_never_comes_up),
+        cmocka_unit_test(test_a_second_set_up_never_comes_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,51 @@ static void test_slots_a_peer_reads_are_not_reused_when_the_lane_is_closed_here(
     }
 }
 
+/* The sender has closed the lane, and the receiver has seen that before it has taken everything. */
+static void test_slots_are_not_reused_before_their_receiver_has_closed_too(void **state)
+{
+    struct node nodes[3];
+    uint64_t end_ns = weft_clock_after_ms(DEADLINE_MS);
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        node_open(&nodes[i], i, 3);
+    }
+    connect_nodes(&nodes[0], &nodes[1]);
+    connect_nodes(&nodes[0], &nodes[2]);
+    nodes[1].does_release = false;
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(post_eager(&nodes[0], 1, i, MEDIUM), WEFT_POST_SENT);
+    }
+    node_hang_up(&nodes[0], 1);
+    while (!shm_lane(&nodes[1], 0)->has_ended && weft_clock_ns() < end_ns) {
+        weft_engine_poll(nodes[1].engine); /* the socket, not the inbox */
+    }
+    assert_true(shm_lane(&nodes[1], 0)->has_ended);
+    for (uint32_t i = 0; i < 1000; i++) {
+        node_step(&nodes[0]);
+        assert_int_equal(post_eager(&nodes[0], 2, 70000 + i, MEDIUM), WEFT_POST_SENT);
+        assert_int_equal(node_poll(&nodes[2], 4), 1);
+    }
+    assert_true(step_until(&nodes[1], &nodes[0], &nodes[1].lost, 1));
+    assert_int_equal(nodes[1].arrived, 4);
+    for (uint32_t i = 0; i < 1000; i++) { /* what is held after the end is still there */
+        node_step(&nodes[0]);
+        assert_int_equal(post_eager(&nodes[0], 2, 80000 + i, MEDIUM), WEFT_POST_SENT);
+        assert_int_equal(node_poll(&nodes[2], 4), 1);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(is_pattern(nodes[1].log[i].payload, MEDIUM, i));
+    }
+    node_hang_up(&nodes[1], 0);
+    while (!weft_list_is_empty(&shm_port(&nodes[0])->lingering) && weft_clock_ns() < end_ns) {
+        node_step(&nodes[0]);
+    }
+    assert_true(weft_list_is_empty(&shm_port(&nodes[0])->lingering));
+    for (uint32_t i = 0; i < 3; i++) {
+        node_close(&nodes[i]);
+    }
+}
+
 static void test_chunks_are_lent_copied_outside_and_published_in_order(void **state)
 {
     struct pair pair;
@@ -257,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_held_slots_bound_the_sender_and_come_back_in_any_order),
         cmocka_unit_test(test_one_peer_that_holds_leaves_slots_for_others),
         cmocka_unit_test(test_slots_a_peer_reads_are_not_reused_when_the_lane_is_closed_here),
+        cmocka_unit_test(test_slots_are_not_reused_before_their_receiver_has_closed_too),
         cmocka_unit_test(test_chunks_are_lent_copied_outside_and_published_in_order),
         cmocka_unit_test(test_a_stream_of_chunks_larger_than_the_pool),
         cmocka_unit_test(test_closing_ends_every_use_of_lent_memory),

@@ -125,6 +125,36 @@ static void test_a_freed_allocation_is_unmapped_at_the_peer(void **state)
     pair_close(&pair);
 }
 
+static void test_what_is_held_stays_mapped_when_it_is_freed_and_the_lane_goes(void **state)
+{
+    struct pair pair;
+    struct weft_mem_place place;
+    struct weft_mem_mapping *held;
+    uint8_t *memory;
+    void *there = NULL;
+    uint64_t deadline_ns = weft_clock_after_ms(DEADLINE_MS);
+    (void)state;
+    pair_open(&pair);
+    memory = allocate(&place);
+    memory[LEN - 1] = 42;
+    assert_int_equal(share_on(&pair.a, 1, &place), WEFT_OK);
+    assert_int_equal(map_on(&pair.b, 0, place.id, 0, LEN, &there), WEFT_OK);
+    held = OPS->hold(pair.b.lane[0], there, LEN);
+    assert_non_null(held);
+    assert_null(OPS->hold(pair.b.lane[0], there, LEN + 4096));
+    assert_null(OPS->hold(pair.b.lane[0], memory, LEN)); /* the other one's own */
+    assert_int_equal(weft_mem_free(memory), WEFT_OK);
+    while (shm_lane(&pair.b, 0)->mapped.count > 0 && weft_clock_ns() < deadline_ns) {
+        node_step(&pair.b);
+    }
+    assert_int_equal(shm_lane(&pair.b, 0)->mapped.count, 0);
+    assert_null(OPS->hold(pair.b.lane[0], there, 1)); /* nobody else gets it any more */
+    assert_int_equal(*((volatile uint8_t *)there + LEN - 1), 42);
+    pair_close(&pair);
+    *((volatile uint8_t *)there) = 43;
+    weft_mem_mapping_close(held);
+}
+
 static void test_a_full_socket_is_busy_and_gone_is_told_later(void **state)
 {
     const struct weft_shm_mail ring = {.magic = WEFT_SHM_MAGIC, .kind = WEFT_SHM_RING};
@@ -211,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_an_allocation_not_shared_yet_is_asked_for),
         cmocka_unit_test(test_an_allocation_that_is_not_there_is_refused),
         cmocka_unit_test(test_a_freed_allocation_is_unmapped_at_the_peer),
+        cmocka_unit_test(test_what_is_held_stays_mapped_when_it_is_freed_and_the_lane_goes),
         cmocka_unit_test(test_a_full_socket_is_busy_and_gone_is_told_later),
         cmocka_unit_test(test_a_probe_that_differs_refuses_cma),
         cmocka_unit_test(test_the_parameter_refuses_cma),

@@ -3,9 +3,12 @@
 
 #include "../base/capture.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define PAGE ((size_t)4096)
 #define DEADLINE_MS 20000
@@ -331,6 +334,100 @@ static void threads_do_not_disturb_each_other(void **state)
     assert_int_equal(weft_fd_count(), 0);
 }
 
+static int wait_child(pid_t child)
+{
+    int status = 0;
+
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* Our descriptors are closed in it, and their numbers are soon somebody else's. */
+static int free_in_child(uint8_t *memory, const struct witness *witness, int number)
+{
+    int others = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    uint8_t *new = NULL;
+
+    alarm(10);
+    while (others >= 0 && others < number) {
+        others = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    if (others != number || memory[0] != 7 || weft_mem_free(memory) != WEFT_OK) {
+        return 1;
+    }
+    if (fcntl(number, F_GETFD) < 0) {
+        return 2;
+    }
+    if (witness->times != 0) {
+        return 3;
+    }
+    if (weft_mem_free(memory) != WEFT_ERR_INVALID || weft_mem_alloc(PAGE, (void **)&new) ||
+        weft_mem_free(new) != WEFT_OK) {
+        return 4;
+    }
+    return 0;
+}
+
+static void a_forked_child_frees_its_copy_and_tells_nobody(void **state)
+{
+    uint8_t *memory = alloc(PAGE);
+    struct witness witness = {.watcher.freed = note};
+    struct weft_mem_place place;
+    pid_t child;
+
+    (void)state;
+    memory[0] = 7;
+    assert_true(weft_mem_find(memory, 1, &place));
+    weft_mem_watch(&witness.watcher);
+    child = fork();
+    if (child == 0) {
+        _exit(free_in_child(memory, &witness, place.fd));
+    }
+    assert_int_equal(wait_child(child), 0);
+    assert_int_equal(memory[0], 7);
+    assert_int_equal(id_of(memory), place.id);
+    assert_int_equal(weft_mem_free(memory), WEFT_OK);
+    assert_int_equal(witness.times, 1);
+    weft_mem_unwatch(&witness.watcher);
+}
+
+static _Atomic bool is_enough;
+
+static void *come_and_go_until_enough(void *context)
+{
+    size_t own = 0;
+
+    while (!is_enough && come_and_go(&own)) {
+    }
+    return context;
+}
+
+static void a_child_forked_while_others_allocate_can_free(void **state)
+{
+    pthread_t threads[2];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go_until_enough, NULL), 0);
+    }
+    for (int i = 0; i < 300; i++) {
+        uint8_t *memory = alloc(PAGE);
+        pid_t child = fork();
+
+        if (child == 0) {
+            alarm(10);
+            _exit(weft_mem_free(memory) == WEFT_OK ? 0 : 1);
+        }
+        assert_int_equal(wait_child(child), 0);
+        assert_int_equal(weft_mem_free(memory), WEFT_OK);
+    }
+    is_enough = true;
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +440,8 @@ int main(void)
         cmocka_unit_test(a_watcher_may_leave_and_send_others_away_while_told),
         cmocka_unit_test(unwatching_waits_for_a_running_watcher),
         cmocka_unit_test(threads_do_not_disturb_each_other),
+        cmocka_unit_test(a_forked_child_frees_its_copy_and_tells_nobody),
+        cmocka_unit_test(a_child_forked_while_others_allocate_can_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
