@@ -39,7 +39,7 @@ struct weft_lane {
     uint32_t peer; /* rank of the job */
     uint32_t caps;
     uint32_t chunk_max; /* longest payload of one post */
-    uint16_t slot;       /* which one of several to this peer; the dialler says it in its greeting */
+    uint16_t slot;      /* which one of several to this peer; the dialler says it in its greeting */
     uint32_t generation; /* of the slot */
     bool is_up;
     void *owner;                    /* the link's */
@@ -51,18 +51,18 @@ enum weft_done_kind {
     WEFT_DONE_OPENED,  /* a lane is up: one that we dialled, or (owner NULL) one that a peer did */
     WEFT_DONE_ARRIVED, /* a frame with its payload at `payload`, in the lane's memory. token 0: valid
                            until the next poll; else until release(lane, token) */
-    WEFT_DONE_HEADER,  /* a frame whose payload is still on its way, or (not SURE) of bulk: answer with
+    WEFT_DONE_HEADER, /* a frame whose payload is still on its way, or (not SURE) of bulk: answer with
                            place() at once */
-    WEFT_DONE_LANDED,  /* the payload of that frame is where it was asked to be */
-    WEFT_DONE_SENT,    /* memory lent with a post is free again */
+    WEFT_DONE_LANDED,   /* the payload of that frame is where it was asked to be */
+    WEFT_DONE_SENT,     /* memory lent with a post is free again */
     WEFT_DONE_WRITABLE, /* a lane that was full has room */
     WEFT_DONE_LOST,     /* status, text: the lane is of no use any more; close it */
 };
 
 struct weft_done {
     enum weft_done_kind kind;
-    struct weft_lane *lane; /* NULL: of none in particular */
-    void *owner;            /* the link's; set there */
+    struct weft_lane *lane;      /* NULL: of none in particular */
+    void *owner;                 /* the link's; set there */
     struct weft_wire_data frame; /* ARRIVED, HEADER, LANDED */
     const void *payload;
     uint32_t token;
@@ -97,8 +97,8 @@ struct weft_lane_port_spec {
     const struct weft_params *params;
     const struct weft_wire_self *self;
     const struct sockaddr_storage *addr; /* tcp: where to listen, port 0 */
-    const char *nic; /* tcp: the device that its lanes go by; "": as the routes say */
-    const uint32_t *local_ranks;         /* shm: ranks of this host, ascending, self included */
+    const char *nic;             /* tcp: the device that its lanes go by; "": as the routes say */
+    const uint32_t *local_ranks; /* shm: ranks of this host, ascending, self included */
     uint32_t local_count;
 };
 

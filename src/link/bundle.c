@@ -326,8 +326,7 @@ static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char 
 void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_data *frame)
 {
     struct weft_slot *slot = &bundle->slots[frame->tag % WEFT_LINK_SLOTS];
-    if (frame->tag < WEFT_LINK_SLOTS && slot->state == SLOT_UP &&
-        slot->generation == frame->seq) {
+    if (frame->tag < WEFT_LINK_SLOTS && slot->state == SLOT_UP && slot->generation == frame->seq) {
         struct weft_lane *lane = slot->lane;
         weft_bundle_lost(bundle, slot, "the peer gave it up");
         weft_link_refuse(bundle->link->links, lane); /* events of it may follow in this poll */
@@ -363,7 +362,7 @@ static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
 {
     bool is_lead = slot->lane == bundle->link->lane;
     bool is_busy = slot->flying_count > 0 || (is_lead && bundle->link->keep_len > 0);
-    uint32_t silent_ms = is_busy ? slot->lane->ops->silent_ms(slot->lane) : 0;
+    uint32_t silent_ms = slot->lane->ops->silent_ms(slot->lane);
     char why[64];
     if (silent_ms >= params_of(bundle)->number[WEFT_PARAM_LANE_TIMEOUT]) {
         snprintf(why, sizeof(why), "nothing acknowledged for %u ms", silent_ms);
@@ -371,7 +370,7 @@ static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
         return true;
     }
     weft_chunks_tell(bundle, slot);
-    return is_busy;
+    return is_busy || silent_ms > 0;
 }
 
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -384,9 +383,10 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         struct weft_slot *slot = &bundle->slots[i];
         if (slot->state == SLOT_UP) {
             is_busy |= look_at(bundle, slot);
-        } else if (slot->state == SLOT_DOWN && bundle->is_dialler) {
+        } else if (slot->state == SLOT_DOWN) {
             is_busy = true;
-            if (now_ns >= slot->retry_ns) {
+            tell_down(bundle, slot); /* the word before may have gone by a lane that died too */
+            if (bundle->is_dialler && now_ns >= slot->retry_ns) {
                 dial_slot(bundle, i, REDIAL_MS);
             }
         }
@@ -396,6 +396,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_link_broke(bundle->link);
         return;
     }
+    weft_chunks_replay(bundle);
     if (is_busy) {
         weft_bundle_watch(bundle);
     }
@@ -405,10 +406,9 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
 
 void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
 {
-    for (struct weft_list *node = links->bundles.next; node != &links->bundles;
-         node = node->next) {
+    for (struct weft_list *node = links->bundles.next; node != &links->bundles; node = node->next) {
         struct weft_bundle *bundle = WEFT_CONTAINER_OF(node, struct weft_bundle, node);
-        for (uint32_t i = 0; i < bundle->count; i++) {
+        for (uint32_t i = bundle->count; i-- > 0;) { /* the lead last, when its heirs are known */
             struct weft_slot *slot = &bundle->slots[i];
             if (strcmp(links->nics[slot->nic].name, nic) != 0) {
                 continue;
@@ -418,6 +418,11 @@ void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
             } else if (is_up && slot->state == SLOT_DOWN) {
                 slot->retry_ns = 0;
                 slot->pause_ms = 0;
+            }
+        }
+        for (uint32_t i = 0; i < bundle->count && !is_up; i++) {
+            if (bundle->slots[i].state == SLOT_DOWN) {
+                tell_down(bundle, &bundle->slots[i]); /* what was said by the dead ones is lost */
             }
         }
     }

@@ -245,8 +245,8 @@ void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *
     struct weft_slot *slot = &bundle->slots[frame->tag % WEFT_LINK_SLOTS];
     uint32_t count = (uint32_t)frame->c - slot->acked;
     uint64_t len = 0;
-    if (frame->tag >= WEFT_LINK_SLOTS || slot->state != SLOT_UP ||
-        slot->generation != frame->seq || count > slot->sent - slot->acked) {
+    if (frame->tag >= WEFT_LINK_SLOTS || slot->state != SLOT_UP || slot->generation != frame->seq ||
+        count > slot->sent - slot->acked) {
         return; /* of a connection before */
     }
     for (; count > 0; count--) {
@@ -359,6 +359,17 @@ void weft_chunks_tell(struct weft_bundle *bundle, struct weft_slot *slot)
     }
 }
 
+void weft_chunks_tell_again(struct weft_bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        struct weft_slot *slot = &bundle->slots[i];
+        if (slot->state == SLOT_UP && slot->received != 0) {
+            slot->told = slot->received - 1;
+            weft_chunks_tell(bundle, slot);
+        }
+    }
+}
+
 bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done)
 {
     struct weft_slot *slot = &bundle->slots[done->lane->slot];
@@ -370,9 +381,8 @@ bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done)
     }
     slot->is_placing = slot->is_stale = false;
     /* With several slots the sender learns from this how fast each is. */
-    if (bundle->count > 1
-            ? untold >= TELL_SMALL || slot->untold_len >= SMALL_LEN
-            : untold >= FLYING_MAX / 2 || slot->untold_len >= TELL_LEN) {
+    if (bundle->count > 1 ? untold >= TELL_SMALL || slot->untold_len >= SMALL_LEN
+                          : untold >= FLYING_MAX / 2 || slot->untold_len >= TELL_LEN) {
         weft_chunks_tell(bundle, slot);
     }
     weft_bundle_watch(bundle);

@@ -11,14 +11,21 @@
 
 /* ---- frames ---- */
 
+/* What waits for room may go on. */
+static void note_room(struct weft_link *link)
+{
+    bool has_replay = link->bundle != NULL && !weft_list_is_empty(&link->bundle->replay);
+    if ((link->wants_room || has_replay) && weft_list_is_empty(&link->roomy)) {
+        weft_list_append(&link->links->roomy, &link->roomy);
+    }
+}
+
 static void take_ack(struct weft_link *link, const struct weft_wire_data *frame)
 {
     if ((int32_t)(frame->ack - link->acked) > 0 && (int32_t)(frame->ack - link->sent) <= 0 &&
         link->keep != NULL) {
         weft_link_keep_acked(link, frame->ack);
-        if (link->wants_room && weft_list_is_empty(&link->roomy)) {
-            weft_list_append(&link->links->roomy, &link->roomy);
-        }
+        note_room(link);
     }
     if ((frame->type == WEFT_DATA_EAGER || frame->type == WEFT_DATA_ACK) &&
         frame->a > link->eager_freed && frame->a <= link->eager_sent) {
@@ -32,9 +39,7 @@ static void take_ack(struct weft_link *link, const struct weft_wire_data *frame)
         } else if ((frame->flags & WEFT_DATA_END) != 0) {
             link->is_ended = true;
         }
-        if (link->wants_room && weft_list_is_empty(&link->roomy)) {
-            weft_list_append(&link->links->roomy, &link->roomy);
-        }
+        note_room(link);
     }
 }
 
@@ -45,8 +50,8 @@ static void note_received(struct weft_link *link, const struct weft_wire_data *f
     }
     link->received = frame->number;
     link->untold_len += frame->len + WEFT_WIRE_DATA_LEN;
-    if (link->received - link->told >= TELL_FRAMES ||
-        link->untold_len >= link->links->tell_len || frame->type == WEFT_DATA_BYE) {
+    if (link->received - link->told >= TELL_FRAMES || link->untold_len >= link->links->tell_len ||
+        frame->type == WEFT_DATA_BYE) {
         weft_link_tell(link);
     }
 }
@@ -388,10 +393,8 @@ static unsigned report_broken(struct weft_links *links, struct weft_done *done)
              link->bundle->broken_text);
     link->state = WEFT_LINK_DOWN;
     link->status = WEFT_ERR_NETWORK;
-    *done = (struct weft_done){.kind = WEFT_DONE_LOST,
-                               .owner = link,
-                               .status = link->status,
-                               .text = link->text};
+    *done = (struct weft_done){
+        .kind = WEFT_DONE_LOST, .owner = link, .status = link->status, .text = link->text};
     return 1;
 }
 

@@ -13,14 +13,14 @@ struct weft_links {
     struct weft_lane_port *tcp[WEFT_LINK_NICS]; /* owned; one per NIC that carries data */
     struct weft_link_nic nics[WEFT_LINK_NICS];
     uint32_t tcp_count;
-    bool is_shm_broken;        /* it could not be opened here */
-    size_t keep_room;          /* bytes of each keep */
-    uint32_t tell_len;         /* so many came since we told the peer last: tell it now */
-    struct weft_list roomy;    /* links that are due a WRITABLE */
-    struct weft_list acked;    /* chunks whose SENT is due */
-    struct weft_lane *refused; /* lanes nobody wants, closed when the events are through */
-    struct weft_list broken;   /* links whose LOST is due */
-    struct weft_list bundles;  /* of bundle.node */
+    bool is_shm_broken;                /* it could not be opened here */
+    size_t keep_room;                  /* bytes of each keep */
+    uint32_t tell_len;                 /* so many came since we told the peer last: tell it now */
+    struct weft_list roomy;            /* links that are due a WRITABLE */
+    struct weft_list acked;            /* chunks whose SENT is due */
+    struct weft_lane *refused;         /* lanes nobody wants, closed when the events are through */
+    struct weft_list broken;           /* links whose LOST is due */
+    struct weft_list bundles;          /* of bundle.node */
     struct weft_engine_source carrier; /* news of NICs; fd -1: there is one only, or nobody tells */
 };
 
@@ -50,8 +50,8 @@ struct weft_slot {
     struct weft_list flying; /* chunks, oldest first */
     uint32_t flying_count;
     uint64_t flying_len;
-    uint32_t sent, acked; /* chunks by this connection */
-    double rate;          /* bytes per second that it drains; 0: not known yet */
+    uint32_t sent, acked;       /* chunks by this connection */
+    double rate;                /* bytes per second that it drains; 0: not known yet */
     uint64_t rate_ns, rate_len; /* since when, and how much was acknowledged since */
     /* in */
     uint32_t received, told; /* chunks by this connection */
@@ -74,8 +74,8 @@ struct weft_bundle {
     struct weft_link_chunk *chunks; /* owned */
     uint32_t chunk_count;
     struct weft_list free, replay;
-    uint32_t sent;                         /* number of the latest chunk */
-    uint32_t acked;                        /* all up to it are */
+    uint32_t sent;  /* number of the latest chunk */
+    uint32_t acked; /* all up to it are */
     uint64_t acked_more[WEFT_LINK_CHUNKS / 64];
     uint32_t landed; /* all of the peer's up to it have */
     uint64_t landed_more[WEFT_LINK_CHUNKS / 64];
@@ -122,8 +122,10 @@ unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie, bool
 bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *done);
 /* All of it came; false: nobody needs it. */
 bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done);
-/* Tells the peer what came by this slot. */
+/* Tells the peer what came by this slot, if it was not told. */
 void weft_chunks_tell(struct weft_bundle *bundle, struct weft_slot *slot);
+/* The same of all slots, whether it was told or not. */
+void weft_chunks_tell_again(struct weft_bundle *bundle);
 
 /* ---- link.c ---- */
 enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *frame,

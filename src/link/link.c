@@ -213,6 +213,8 @@ void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane)
     link->was_up = true;
     weft_link_keep_rewind(link);
     weft_link_keep_flush(link);
+    weft_chunks_tell_again(link->bundle); /* the former one may have lost our word */
+    weft_link_tell(link);
 }
 
 void weft_link_broke(struct weft_link *link)

@@ -23,9 +23,9 @@
 #define WEFT_LINK_KEEP                                                                             \
     ((size_t)256 << 10) /* least bytes of the keep: per link over tcp, or not up */
 #define WEFT_LINK_CREDIT ((uint64_t)1 << 20)
-#define WEFT_LINK_SMALL 128 /* what keeping a message costs at least */
-#define WEFT_LINK_NICS 8    /* used at once */
-#define WEFT_LINK_SLOTS 32  /* lanes to one peer */
+#define WEFT_LINK_SMALL 128   /* what keeping a message costs at least */
+#define WEFT_LINK_NICS 8      /* used at once */
+#define WEFT_LINK_SLOTS 32    /* lanes to one peer */
 #define WEFT_LINK_CHUNKS 1024 /* pieces of bulk on their way to one peer */
 
 struct weft_links;
@@ -45,9 +45,11 @@ struct weft_link {
     struct weft_links *links;
     uint32_t peer; /* rank of the job */
     enum weft_link_state state;
-    struct weft_lane *lane;     /* the lead, where all but bulk goes; NULL: none. Owned if bundle is NULL */
-    struct weft_bundle *bundle; /* owned; its lanes, where they can die alone; NULL: shared memory */
-    weft_status_t status;   /* DOWN: why */
+    struct weft_lane
+        *lane; /* the lead, where all but bulk goes; NULL: none. Owned if bundle is NULL */
+    struct weft_bundle
+        *bundle;          /* owned; its lanes, where they can die alone; NULL: shared memory */
+    weft_status_t status; /* DOWN: why */
     char text[192];
     bool wants_room;        /* a send was refused: WRITABLE is due */
     bool was_up;            /* over tcp: what is lost now may come back */

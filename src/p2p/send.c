@@ -284,13 +284,15 @@ void weft_p2p_done_arrived(struct weft_p2p_peer *peer, const struct weft_wire_da
     }
     weft_list_remove(&request->node);
     weft_list_remove(&request->stream);
-    weft_p2p_take_back(request, frame->b == WEFT_OK); /* all of it is there: copies on their way are not needed */
+    weft_p2p_take_back(
+        request, frame->b == WEFT_OK); /* all of it is there: copies on their way are not needed */
     if (frame->b == WEFT_OK) {
         weft_p2p_request_end(request, WEFT_OK, "");
         return;
     }
     weft_p2p_name(request->comm, request->rank, name, sizeof(name));
-    snprintf(text, sizeof(text), "%s closed the communicator without receiving a message of %zu bytes",
-             name, request->len);
+    snprintf(text, sizeof(text),
+             "%s closed the communicator without receiving a message of %zu bytes", name,
+             request->len);
     weft_p2p_request_end(request, WEFT_ERR_PEER, text);
 }

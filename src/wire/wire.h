@@ -244,16 +244,16 @@ enum weft_wire_data_type {
     WEFT_DATA_DONE,      /* a = id: it is there, or not wanted (b = status) */
     WEFT_DATA_HINT,      /* a long receive is posted; tag, a = room, seq = envelopes seen so far */
     WEFT_DATA_PUT,       /* a = registration, b = offset, c = operation id */
-    WEFT_DATA_GET,     /* a = registration, b = offset, c = operation id; length: tag + seq << 32 */
-    WEFT_DATA_PART,    /* answer to GET; c = operation id, b = offset in the answer */
-    WEFT_DATA_SIGNAL,  /* a = registration, b = offset, c = what to add; after all puts before it: bulk
+    WEFT_DATA_GET,    /* a = registration, b = offset, c = operation id; length: tag + seq << 32 */
+    WEFT_DATA_PART,   /* answer to GET; c = operation id, b = offset in the answer */
+    WEFT_DATA_SIGNAL, /* a = registration, b = offset, c = what to add; after all puts before it: bulk
                           up to number seq */
-    WEFT_DATA_FLUSH,   /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
+    WEFT_DATA_FLUSH, /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
-    WEFT_DATA_ACK,     /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
+    WEFT_DATA_ACK, /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
                           seq; flags DOWN: that slot is given up; END: the link is closed. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
-    WEFT_DATA_BYE,     /* nothing more comes */
+    WEFT_DATA_BYE, /* nothing more comes */
     WEFT_DATA_TYPE_END
 };
 enum {

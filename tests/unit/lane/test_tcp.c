@@ -253,7 +253,8 @@ static void what_is_wanted_back_is_the_users_again_and_still_arrives(void **stat
                                             n == 2 ? &other : &mine),
                          WEFT_POST_LENT);
     }
-    assert_int_equal(weft_lane_tcp.forget(pair.a.lane, &mine, false), 2); /* the first is half out */
+    assert_int_equal(weft_lane_tcp.forget(pair.a.lane, &mine, false),
+                     2); /* the first is half out */
     assert_int_equal(weft_lane_tcp.forget(pair.a.lane, &mine, false), 0);
     free(memory[0]);
     free(memory[2]);
@@ -431,7 +432,8 @@ static void two_threads_with_two_engines_play_ping_pong(void **state)
     pair_prepare(&pair);
     side_listen(&pair.a);
     side_listen(&pair.b);
-    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(0, &pair.b.address), &pair.a.lane), WEFT_OK);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(0, &pair.b.address), &pair.a.lane),
+                     WEFT_OK);
     assert_int_equal(pthread_create(&thread, NULL, echo, &pair.b), 0);
     assert_true(poll_until(&pair.a, NULL, &pair.a.opened, 1));
     for (unsigned i = 1; i <= ROUNDS; i++) {

@@ -333,7 +333,8 @@ static void another_secret_opens_no_lane(void **state)
     (void)state;
     hostile_open(&pair);
     pair.a.self.key = (const uint8_t *)"a key that belongs to other jobs";
-    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(0, &pair.b.address), &pair.a.lane), WEFT_OK);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(0, &pair.b.address), &pair.a.lane),
+                     WEFT_OK);
     assert_true(poll_until(&pair.a, &pair.b, &pair.a.lost, 1));
     assert_int_equal(pair.a.lost_status, WEFT_ERR_AUTH);
     assert_int_equal(pair.a.opened + pair.b.opened + pair.b.lost, 0);

@@ -48,7 +48,8 @@ static void another_rank_at_that_address_is_a_protocol_error(void **state)
     pair_prepare(&pair);
     side_listen(&pair.a);
     side_listen(&pair.b);
-    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(5, &pair.b.address), &pair.a.lane), WEFT_OK);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(5, &pair.b.address), &pair.a.lane),
+                     WEFT_OK);
     assert_true(poll_until(&pair.a, &pair.b, &pair.a.lost, 1));
     assert_int_equal(pair.a.lost_status, WEFT_ERR_PROTOCOL);
     assert_string_equal(pair.a.lost_text, "rank 0 answers there instead of rank 5");
@@ -84,7 +85,8 @@ static void a_post_before_the_lane_is_open_is_refused_and_writable_follows(void 
     pair_prepare(&pair);
     side_listen(&pair.a);
     side_listen(&pair.b);
-    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(0, &pair.b.address), &pair.a.lane), WEFT_OK);
+    assert_int_equal(weft_lane_tcp.open(pair.a.port, CALL(0, &pair.b.address), &pair.a.lane),
+                     WEFT_OK);
     assert_int_equal(side_post(&pair.a, 8), WEFT_POST_FULL);
     assert_true(poll_until(&pair.a, &pair.b, &pair.a.writable, 1));
     assert_int_equal(pair.a.opened, 1);
