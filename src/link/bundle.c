@@ -259,6 +259,7 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     slot->untold_len = 0;
     slot->rate = 0;
     slot->is_placing = slot->is_stale = false;
+    bundle->epoch++;
     bundle->broken_ns = 0;
     weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
              lane->slot, lane->peer_text);
@@ -289,6 +290,7 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
     struct weft_lane *lane = slot->lane;
     bool was_up = slot->state == SLOT_UP;
     slot->lane = NULL;
+    bundle->epoch++;
     retry_later(slot);
     weft_chunks_lost(bundle, slot);
     if (slot->is_placing) {
@@ -358,15 +360,32 @@ void weft_bundle_watch(struct weft_bundle *bundle)
     }
 }
 
+/* It is kept longer: nobody could take over, and the kernel goes on trying. */
+static bool is_last_up(const struct weft_bundle *bundle, const struct weft_slot *slot)
+{
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        if (bundle->slots[i].state == SLOT_UP && &bundle->slots[i] != slot) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
 {
     bool is_lead = slot->lane == bundle->link->lane;
     bool is_busy = slot->flying_count > 0 || (is_lead && bundle->link->keep_len > 0);
     uint32_t silent_ms = slot->lane->ops->silent_ms(slot->lane);
+    bool is_last = is_last_up(bundle, slot);
+    int64_t limit_ms =
+        params_of(bundle)->number[is_last ? WEFT_PARAM_PATH_TIMEOUT : WEFT_PARAM_LANE_TIMEOUT];
     char why[64];
-    if (silent_ms >= params_of(bundle)->number[WEFT_PARAM_LANE_TIMEOUT]) {
+    if (silent_ms >= limit_ms) {
         snprintf(why, sizeof(why), "nothing acknowledged for %u ms", silent_ms);
         drop(bundle, slot, why);
+        if (is_last) {
+            weft_link_broke(bundle->link);
+        }
         return true;
     }
     weft_chunks_tell(bundle, slot);
@@ -413,7 +432,7 @@ void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
             if (strcmp(links->nics[slot->nic].name, nic) != 0) {
                 continue;
             }
-            if (!is_up && slot->state == SLOT_UP) {
+            if (!is_up && slot->state == SLOT_UP && !is_last_up(bundle, slot)) {
                 drop(bundle, slot, "its NIC has no carrier");
             } else if (is_up && slot->state == SLOT_DOWN) {
                 slot->retry_ns = 0;

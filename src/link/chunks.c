@@ -140,6 +140,7 @@ static bool post_chunk(struct weft_bundle *bundle, struct weft_link_chunk *chunk
         return false;
     }
     chunk->frame.ack = link->received;
+    chunk->frame.seq = bundle->epoch;
     how = slot->lane->ops->post(slot->lane, &chunk->frame, &chunk->slice, chunk->cookie);
     if (how == WEFT_POST_FULL) {
         return false;
@@ -307,15 +308,19 @@ unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie, bool
 
 /* ---- in ---- */
 
-/* A copy comes by another slot: what the former one still brings of it goes to the sink. */
-static void take_from_others(struct weft_bundle *bundle, const struct weft_slot *slot,
-                             uint32_t number)
+/* A copy comes by another slot. The later one counts, because the sender has given up the other's lane: what
+ * that one still brings goes to the sink. false: this one is the earlier. */
+static bool take_from_others(struct weft_bundle *bundle, const struct weft_slot *slot,
+                             const struct weft_wire_data *frame)
 {
     const struct weft_slice sink = {0};
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *other = &bundle->slots[i];
         if (other != slot && other->state == SLOT_UP && other->is_placing &&
-            other->placing == number) {
+            other->placing == frame->number) {
+            if ((int32_t)(frame->seq - other->placing_epoch) <= 0) {
+                return false;
+            }
             const struct weft_links_spec *spec = &bundle->link->links->spec;
             spec->unplace(spec->context, bundle->link, i);
             other->is_placing = false;
@@ -323,6 +328,7 @@ static void take_from_others(struct weft_bundle *bundle, const struct weft_slot 
             other->lane->ops->place(other->lane, &sink);
         }
     }
+    return true;
 }
 
 bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *done)
@@ -332,15 +338,16 @@ bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *don
     uint32_t number = done->frame.number;
     slot->is_placing = false;
     if (has_passed(bundle->landed, bundle->landed_more, number) ||
-        (int32_t)(number - bundle->landed) > WEFT_LINK_CHUNKS) {
+        (int32_t)(number - bundle->landed) > WEFT_LINK_CHUNKS ||
+        !take_from_others(bundle, slot, &done->frame)) {
         slot->is_stale = true;
         done->lane->ops->place(done->lane, &sink);
         return false;
     }
-    take_from_others(bundle, slot, number);
     slot->is_stale = false;
     slot->is_placing = true;
     slot->placing = number;
+    slot->placing_epoch = done->frame.seq;
     return true;
 }
 

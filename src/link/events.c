@@ -20,8 +20,30 @@ static void note_room(struct weft_link *link)
     }
 }
 
-static void take_ack(struct weft_link *link, const struct weft_wire_data *frame)
+/* The former lane of an envelope brings the rest of it for nobody. */
+static void make_stale(struct weft_link *link)
 {
+    const struct weft_slice sink = {0};
+    if (link->placed_lane != NULL) {
+        weft_slot_of(link->placed_lane)->is_stale = true;
+        link->placed_lane->ops->place(link->placed_lane, &sink);
+        link->placed_lane = NULL;
+    }
+}
+
+/* Numbered frames come by this lane from now on. */
+static void take_lead(struct weft_link *link, const struct weft_done *done)
+{
+    if ((int32_t)(done->frame.seq - link->peer_lead_count) > 0) {
+        link->peer_lead_count = done->frame.seq;
+        link->peer_lead = done->lane->slot;
+        make_stale(link); /* a copy of what is on its way follows */
+    }
+}
+
+static void take_ack(struct weft_link *link, const struct weft_done *done)
+{
+    const struct weft_wire_data *frame = &done->frame;
     if ((int32_t)(frame->ack - link->acked) > 0 && (int32_t)(frame->ack - link->sent) <= 0 &&
         link->keep != NULL) {
         weft_link_keep_acked(link, frame->ack);
@@ -38,6 +60,8 @@ static void take_ack(struct weft_link *link, const struct weft_wire_data *frame)
             weft_bundle_told_down(link->bundle, frame);
         } else if ((frame->flags & WEFT_DATA_END) != 0) {
             link->is_ended = true;
+        } else if ((frame->flags & WEFT_DATA_LEAD) != 0) {
+            take_lead(link, done);
         }
         note_room(link);
     }
@@ -63,21 +87,9 @@ static void protocol_error(struct weft_done *done, const char *text)
     done->text = text;
 }
 
-/* The former lane of an envelope brings the rest of it for nobody. */
-static void make_stale(struct weft_link *link)
-{
-    const struct weft_slice sink = {0};
-    if (link->placed_lane != NULL) {
-        weft_slot_of(link->placed_lane)->is_stale = true;
-        link->placed_lane->ops->place(link->placed_lane, &sink);
-        link->placed_lane = NULL;
-    }
-}
-
 /* A copy of the envelope that is on its way into memory goes to the same place. */
 static bool take_copy(struct weft_link *link, struct weft_done *done)
 {
-    make_stale(link);
     if (done->kind == WEFT_DONE_HEADER) {
         link->placed_lane = done->lane;
         done->lane->ops->place(done->lane, &link->placed);
@@ -98,19 +110,23 @@ static bool check_number(struct weft_link *link, struct weft_done *done)
 {
     static const struct weft_slice sink = {0};
     int32_t ahead = (int32_t)(done->frame.number - link->received);
+    bool is_by_lead = done->lane->slot == link->peer_lead && link->peer_lead_count != 0;
     if (done->frame.number == 0) {
         return true;
     }
-    if (ahead == 1) {
+    if (ahead == 1 && is_by_lead) {
         return link->placed_number != done->frame.number || take_copy(link, done);
     }
-    if (ahead > 1) {
+    if (ahead > 1 && is_by_lead) {
         protocol_error(done, "left out a frame");
         return true;
     }
     if (done->kind == WEFT_DONE_HEADER) {
         weft_slot_of(done->lane)->is_stale = true;
         done->lane->ops->place(done->lane, &sink);
+    }
+    if (is_by_lead) {
+        weft_link_tell(link); /* it went again because our word was lost */
     }
     return false;
 }
@@ -251,10 +267,10 @@ static bool filter_sure(struct weft_link *link, struct weft_done *done)
 {
     switch (done->kind) {
     case WEFT_DONE_ARRIVED:
-        take_ack(link, &done->frame);
+        take_ack(link, done);
         return done->frame.type != WEFT_DATA_ACK || done->token != 0;
     case WEFT_DONE_HEADER:
-        take_ack(link, &done->frame);
+        take_ack(link, done);
         return true;
     case WEFT_DONE_SENT:
         return done->cookie != NULL;
@@ -266,7 +282,7 @@ static bool filter_sure(struct weft_link *link, struct weft_done *done)
 static bool filter_frame(struct weft_link *link, struct weft_done *done)
 {
     bool is_bulk = weft_wire_data_is_bulk(&done->frame);
-    take_ack(link, &done->frame);
+    take_ack(link, done);
     if (done->lane->owner == NULL) {
         return false; /* the peer has just given it up */
     }

@@ -57,6 +57,7 @@ struct weft_slot {
     uint32_t received, told; /* chunks by this connection */
     uint64_t untold_len;
     uint32_t placing; /* number of the chunk that comes now */
+    uint32_t placing_epoch;
     bool is_placing;  /* … and it is wanted */
     bool is_stale;    /* the envelope or chunk that comes now has come by another lane */
 };
@@ -74,6 +75,7 @@ struct weft_bundle {
     struct weft_link_chunk *chunks; /* owned */
     uint32_t chunk_count;
     struct weft_list free, replay;
+    uint32_t epoch; /* grows whenever a slot goes or comes: copies sent later count */
     uint32_t sent;  /* number of the latest chunk */
     uint32_t acked; /* all up to it are */
     uint64_t acked_more[WEFT_LINK_CHUNKS / 64];

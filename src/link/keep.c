@@ -96,11 +96,9 @@ bool weft_link_keep_flush(struct weft_link *link)
         size_t offset = link->keep_start + link->keep_len - link->keep_unsent;
         struct entry *entry = entry_at(link, offset);
         struct weft_slice slice = {.data = entry->payload, .len = entry->frame.len};
-        if (!entry->is_skip) {
-            entry->frame.ack = link->told = link->received;
-            if (link->lane->ops->post(link->lane, &entry->frame, &slice, NULL) == WEFT_POST_FULL) {
-                return false;
-            }
+        if (!entry->is_skip &&
+            weft_link_post(link, &entry->frame, &slice, NULL) == WEFT_POST_FULL) {
+            return false;
         }
         link->keep_unsent -= entry->size;
         if (is_sure) {

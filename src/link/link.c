@@ -78,6 +78,21 @@ static void note_told(struct weft_link *link, bool tells_credit)
     }
 }
 
+/* A lane that becomes the lead says so first: whatever numbered frames the former one still brings do not
+ * count from there on. */
+static bool say_lead(struct weft_link *link)
+{
+    const struct weft_wire_data frame = {.type = WEFT_DATA_ACK,
+                                         .flags = WEFT_DATA_LEAD,
+                                         .seq = link->lead_count,
+                                         .a = link->eager_consumed,
+                                         .ack = link->received};
+    const struct weft_slice nothing = {0};
+    link->owes_lead =
+        link->lane->ops->post(link->lane, &frame, &nothing, NULL) == WEFT_POST_FULL;
+    return !link->owes_lead;
+}
+
 enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *frame,
                               const struct weft_slice *slice, void *cookie)
 {
@@ -85,6 +100,10 @@ enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *fra
     bool tells_credit =
         frame->type == WEFT_DATA_ACK || (frame->type == WEFT_DATA_EAGER && !is_sure(link));
     enum weft_post how;
+    if (link->owes_lead && !say_lead(link)) {
+        link->wants_room = true;
+        return WEFT_POST_FULL;
+    }
     frame->ack = link->received;
     if (tells_credit) {
         frame->a = link->eager_consumed;
@@ -184,7 +203,8 @@ static bool has_queued(const struct weft_link *link)
     }
     for (uint32_t i = 0; i < link->bundle->count; i++) {
         const struct weft_slot *slot = &link->bundle->slots[i];
-        if (slot->state == SLOT_UP && slot->lane->ops->queued(slot->lane) > 0) {
+        if (slot->state == SLOT_UP &&
+            (slot->flying_count > 0 || slot->lane->ops->queued(slot->lane) > 0)) {
             return true;
         }
     }
@@ -211,6 +231,9 @@ void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane)
     }
     link->state = WEFT_LINK_UP;
     link->was_up = true;
+    link->owes_lead = true;
+    link->lead_count++;
+    say_lead(link);
     weft_link_keep_rewind(link);
     weft_link_keep_flush(link);
     weft_chunks_tell_again(link->bundle); /* the former one may have lost our word */

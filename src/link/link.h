@@ -54,6 +54,10 @@ struct weft_link {
     bool wants_room;        /* a send was refused: WRITABLE is due */
     bool was_up;            /* over tcp: what is lost now may come back */
     bool is_ended;          /* … but not this: the peer has closed in good order */
+    bool owes_lead;         /* the peer has not been told yet by which lane numbered frames come */
+    uint32_t lead_count;    /* leads so far, ours; the peer's: the latest, and its slot */
+    uint32_t peer_lead_count;
+    uint16_t peer_lead;
     bool owes_ack;          /* the lane was full when the peer should have been told */
     struct weft_list roomy; /* among those whose keep has room again */
 

@@ -329,7 +329,7 @@ void weft_p2p_peer_lost(struct weft_p2p_peer *peer, weft_status_t status, const 
     if (peer->is_gone || peer->is_going) {
         return;
     }
-    if (status != WEFT_ERR_PEER) {
+    if (status != WEFT_ERR_PEER && status != WEFT_ERR_NETWORK) {
         weft_p2p_peer_fail(peer, status, text);
         return;
     }

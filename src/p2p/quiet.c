@@ -61,7 +61,8 @@ weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *s
 
 static bool needs_fence(const struct weft_p2p_peer *peer)
 {
-    return peer->link.state == WEFT_LINK_UP && (peer->link.lane->caps & WEFT_LANE_MAPS) != 0;
+    return peer->link.state == WEFT_LINK_UP && ((peer->link.lane->caps & WEFT_LANE_MAPS) != 0 ||
+                                                !weft_link_is_single(&peer->link));
 }
 
 /* The next rank from `rank` on that has not confirmed all frames; ranks: none. */
@@ -153,7 +154,8 @@ weft_status_t weft_p2p_quiet(struct weft_p2p_comm *comm)
     return weft_p2p_side_settle(comm, status);
 }
 
-/* Frames to one rank keep their order, and direct writes theirs; only a mixture needs care. */
+/* Over one lane frames keep their order, and direct writes theirs; only a mixture, and several lanes, need
+ * care. */
 weft_status_t weft_p2p_fence(struct weft_p2p_comm *comm)
 {
     weft_status_t status = weft_p2p_side_check(comm);

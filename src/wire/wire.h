@@ -251,7 +251,8 @@ enum weft_wire_data_type {
     WEFT_DATA_FLUSH, /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
     WEFT_DATA_ACK, /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
-                          seq; flags DOWN: that slot is given up; END: the link is closed. A lane's first frame, by its dialler:
+                          seq; flags DOWN: that slot is given up; END: the link is closed;
+                          LEAD: numbered frames come by this lane from now on, seq counts. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
     WEFT_DATA_BYE, /* nothing more comes */
     WEFT_DATA_TYPE_END
@@ -262,6 +263,7 @@ enum {
     WEFT_DATA_SLOT = 4,
     WEFT_DATA_DOWN = 8,
     WEFT_DATA_END = 16,
+    WEFT_DATA_LEAD = 32,
 };
 
 /*
@@ -269,7 +271,8 @@ enum {
  *  | magic|type|flags|len | comm |tag |seq | a | b | c | number |ack | payload crc | crc32c of 0…59 |
  * seq counts the envelopes (EAGER, ANNOUNCE) of one communicator from this rank to that one. number
  * counts the frames kept for replay, 0: not kept; ack: all of those numbers up to it have arrived. Bulk
- * has numbers of its own, and any lane; everything else goes over one lane in order. Then len bytes of
+ * has numbers of its own, and any lane (seq: of two copies the one with the higher seq counts); everything
+ * else goes over one lane in order. Then len bytes of
  * payload; payload crc counts when flags has CHECKED.
  */
 #define WEFT_WIRE_DATA_LEN 64

@@ -20,9 +20,9 @@
 #define LONG ((size_t)300000)
 
 /* Over all cycles but the first ones. Whole pages come and go; what is allocated and not freed does
- * not: 100 bytes per job would show. */
+ * not: 200 bytes per job would show. */
 #define RESIDENT_GROWTH_MAX (UINT64_C(1) << 20)
-#define IN_USE_GROWTH_MAX (UINT64_C(16) << 10)
+#define IN_USE_GROWTH_MAX (UINT64_C(32) << 10) /* freed pieces that malloc keeps at hand count too */
 
 #define STARTED 0 /* jobs whose id is there */
 #define CLOSED 1  /* how often a rank has closed */
