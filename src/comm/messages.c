@@ -32,6 +32,11 @@ static void gone(struct weft_control_observer *observer, uint32_t rank, weft_sta
     weft_p2p_gone(job_of(observer)->p2p, rank, status, text);
 }
 
+static bool reaches(struct weft_control_observer *observer, uint32_t rank)
+{
+    return weft_p2p_reaches(job_of(observer)->p2p, rank);
+}
+
 static void ended(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
                   const char *text)
 {
@@ -155,8 +160,8 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
     };
     status = status == WEFT_OK ? weft_p2p_open(&spec, &job->p2p) : status;
     if (status == WEFT_OK) {
-        job->observer =
-            (struct weft_control_observer){.called = called, .gone = gone, .ended = ended};
+        job->observer = (struct weft_control_observer){
+            .called = called, .gone = gone, .ended = ended, .reaches = reaches};
         weft_control_observe(job->control, &job->observer);
     }
     return status;

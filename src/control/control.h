@@ -122,6 +122,8 @@ struct weft_control_observer {
     /* a channel has ended */
     void (*ended)(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
                   const char *text);
+    /* Its control connection is dead; do messages still reach it by other ways? */
+    bool (*reaches)(struct weft_control_observer *observer, uint32_t rank);
 };
 /* One observer, lent; NULL: none any more. Calls that came before are handed over now. Not under the
  * lock. */

@@ -24,6 +24,7 @@ struct weft_control_watch {
     struct weft_engine_source source; /* pidfd, -1: none */
     struct weft_control *control;
     uint32_t rank;
+    bool is_detoured; /* its connection is dead, but messages reach it */
     bool is_silent;
     uint64_t stopped_ns; /* when it was first seen stopped */
 };
@@ -126,6 +127,7 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
         return;
     }
     watch->is_silent = is_silent;
+    watch->is_detoured = false;
     weft_control_name_rank(control, watch->rank, name, sizeof(name));
     if (is_silent) {
         weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_SILENCES, 1);
@@ -137,6 +139,26 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
     } else {
         weft_log(control, INFO, "%s is back", name);
     }
+}
+
+/* One of several NICs died, and it was ours: the kernel goes on trying, messages go by the others. */
+static bool is_reached_otherwise(struct weft_control *control, struct weft_control_watch *watch)
+{
+    struct weft_control_observer *observer = control->observer;
+    char name[96];
+    if (observer == NULL || !observer->reaches(observer, watch->rank)) {
+        return false;
+    }
+    if (!watch->is_detoured) {
+        watch->is_detoured = true;
+        weft_control_name_rank(control, watch->rank, name, sizeof(name));
+        weft_log(
+            control, WARN,
+            "the path of the control connection to %s is dead, messages still reach it: waiting "
+            "for the path to come back",
+            name);
+    }
+    return true;
 }
 
 static void beat_neighbour(struct weft_control *control, struct weft_control_watch *watch,
@@ -164,7 +186,8 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
         }
     }
     check_silence(control, watch, conn, now_ns);
-    if (watch->is_silent && weft_net_conn_is_path_dead(conn, path_ms)) {
+    if (watch->is_silent && weft_net_conn_is_path_dead(conn, path_ms) &&
+        !is_reached_otherwise(control, watch)) {
         weft_control_neighbour_lost(control, conn, WEFT_ERR_NETWORK,
                                     "cannot be reached: its host acknowledges nothing any more");
         return;

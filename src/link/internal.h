@@ -58,8 +58,8 @@ struct weft_slot {
     uint64_t untold_len;
     uint32_t placing; /* number of the chunk that comes now */
     uint32_t placing_epoch;
-    bool is_placing;  /* … and it is wanted */
-    bool is_stale;    /* the envelope or chunk that comes now has come by another lane */
+    bool is_placing; /* … and it is wanted */
+    bool is_stale;   /* the envelope or chunk that comes now has come by another lane */
 };
 
 struct weft_bundle {

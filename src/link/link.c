@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REACHES_MS 1000
 #define CHUNK_SINGLE (1u << 20)
 #define CHUNK_SEVERAL (512u << 10)
 
@@ -88,8 +89,7 @@ static bool say_lead(struct weft_link *link)
                                          .a = link->eager_consumed,
                                          .ack = link->received};
     const struct weft_slice nothing = {0};
-    link->owes_lead =
-        link->lane->ops->post(link->lane, &frame, &nothing, NULL) == WEFT_POST_FULL;
+    link->owes_lead = link->lane->ops->post(link->lane, &frame, &nothing, NULL) == WEFT_POST_FULL;
     return !link->owes_lead;
 }
 
@@ -215,6 +215,16 @@ bool weft_link_is_flushed(const struct weft_link *link)
 {
     return link->state == WEFT_LINK_IDLE || link->state == WEFT_LINK_DOWN ||
            (link->keep_len == 0 && link->lane != NULL && !has_queued(link));
+}
+
+bool weft_link_reaches(struct weft_link *link)
+{
+    if (link->bundle == NULL || link->state != WEFT_LINK_UP || link->bundle->count < 2) {
+        return false;
+    }
+    weft_link_tell(link);
+    weft_bundle_watch(link->bundle);
+    return link->lane->ops->silent_ms(link->lane) < REACHES_MS;
 }
 
 /* ---- the lead ---- */

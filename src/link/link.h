@@ -51,11 +51,11 @@ struct weft_link {
         *bundle;          /* owned; its lanes, where they can die alone; NULL: shared memory */
     weft_status_t status; /* DOWN: why */
     char text[192];
-    bool wants_room;        /* a send was refused: WRITABLE is due */
-    bool was_up;            /* over tcp: what is lost now may come back */
-    bool is_ended;          /* … but not this: the peer has closed in good order */
-    bool owes_lead;         /* the peer has not been told yet by which lane numbered frames come */
-    uint32_t lead_count;    /* leads so far, ours; the peer's: the latest, and its slot */
+    bool wants_room;     /* a send was refused: WRITABLE is due */
+    bool was_up;         /* over tcp: what is lost now may come back */
+    bool is_ended;       /* … but not this: the peer has closed in good order */
+    bool owes_lead;      /* the peer has not been told yet by which lane numbered frames come */
+    uint32_t lead_count; /* leads so far, ours; the peer's: the latest, and its slot */
     uint32_t peer_lead_count;
     uint16_t peer_lead;
     bool owes_ack;          /* the lane was full when the peer should have been told */
@@ -178,6 +178,9 @@ static inline void weft_link_unhold(struct weft_link *link, size_t len)
 {
     link->eager_held -= weft_link_cost(len);
 }
+/* Do frames still reach the peer's host by other ways than one that is dead? Asks it, so that a later call
+ * knows better. */
+bool weft_link_reaches(struct weft_link *link);
 /* Is everything that was sent on its way, and acknowledged where that is the custom? */
 bool weft_link_is_flushed(const struct weft_link *link);
 

@@ -44,6 +44,8 @@ void weft_p2p_close(struct weft_p2p *p2p);
 /* From the control plane, under the engine's lock. */
 void weft_p2p_called(struct weft_p2p *p2p, uint32_t from, const uint8_t *payload, size_t len);
 void weft_p2p_gone(struct weft_p2p *p2p, uint32_t rank, weft_status_t status, const char *text);
+bool weft_p2p_reaches(struct weft_p2p *p2p,
+                      uint32_t rank); /* by lanes, whatever the control plane sees */
 void weft_p2p_ended(struct weft_p2p *p2p, uint64_t id, weft_status_t status, const char *text);
 
 /* members: [ranks] ranks of the job, lent; NULL: the same. */

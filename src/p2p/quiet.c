@@ -61,8 +61,8 @@ weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *s
 
 static bool needs_fence(const struct weft_p2p_peer *peer)
 {
-    return peer->link.state == WEFT_LINK_UP && ((peer->link.lane->caps & WEFT_LANE_MAPS) != 0 ||
-                                                !weft_link_is_single(&peer->link));
+    return peer->link.state == WEFT_LINK_UP &&
+           ((peer->link.lane->caps & WEFT_LANE_MAPS) != 0 || !weft_link_is_single(&peer->link));
 }
 
 /* The next rank from `rank` on that has not confirmed all frames; ranks: none. */

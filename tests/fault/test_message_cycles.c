@@ -22,7 +22,8 @@
 /* Over all cycles but the first ones. Whole pages come and go; what is allocated and not freed does
  * not: 200 bytes per job would show. */
 #define RESIDENT_GROWTH_MAX (UINT64_C(1) << 20)
-#define IN_USE_GROWTH_MAX (UINT64_C(32) << 10) /* freed pieces that malloc keeps at hand count too */
+#define IN_USE_GROWTH_MAX                                                                          \
+    (UINT64_C(32) << 10) /* freed pieces that malloc keeps at hand count too */
 
 #define STARTED 0 /* jobs whose id is there */
 #define CLOSED 1  /* how often a rank has closed */
