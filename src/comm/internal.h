@@ -24,7 +24,7 @@ weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *sp
                               struct weft_comm **comm_p);
 /* (messages.c) What messages need, once the control plane stands; little is done before the first. */
 weft_status_t weft_comm_messages_open(struct weft_job *job);
-void weft_comm_messages_close(struct weft_job *job); /* before the control plane goes */
+void weft_comm_messages_close(struct weft_job *job);          /* before the control plane goes */
 weft_status_t weft_comm_messages_end(struct weft_comm *comm); /* of one communicator */
 /* Tree children come over TCP only to hosts' leaders, and only in jobs larger than one star: sets
  * spec->listen_addr from spec->above. */

@@ -181,13 +181,17 @@ static void set_slot(struct weft_bundle *bundle, uint32_t index, const struct pa
 
 bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)
 {
-    struct pair pairs[WEFT_LINK_NICS];
+    struct pair pairs[WEFT_LINK_NICS] = {{0}};
     uint32_t there = call->tcp_len / WEFT_WIRE_ADDR_LEN;
-    uint32_t count = pair_nics(bundle, call->tcp, there, pairs);
+    uint32_t count = there > 0 ? pair_nics(bundle, call->tcp, there, pairs) : 0;
     int64_t lanes = params_of(bundle)->number[WEFT_PARAM_LANES];
     uint32_t bulk = count * (uint32_t)(lanes > 0 ? lanes : 1);
     uint64_t timeout_ms = (uint64_t)params_of(bundle)->number[WEFT_PARAM_START_TIMEOUT];
     bool is_any = false;
+    if (count == 0) {
+        weft_fail_record(WEFT_ERR_PROTOCOL, "rank %u has named no address", bundle->link->peer);
+        return false;
+    }
     bulk = bulk < WEFT_LINK_SLOTS ? bulk : WEFT_LINK_SLOTS - 1;
     set_slot(bundle, 0, &pairs[0], call->tcp);
     for (uint32_t i = 0; i < bulk && bulk > 1; i++) {
@@ -400,7 +404,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
     bool is_busy = bundle->broken_ns != 0 || !weft_list_is_empty(&bundle->replay);
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
-        if (slot->state == SLOT_UP) {
+        if (slot->state == SLOT_UP && slot->lane != NULL) {
             is_busy |= look_at(bundle, slot);
         } else if (slot->state == SLOT_DOWN) {
             is_busy = true;

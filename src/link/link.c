@@ -289,10 +289,10 @@ void weft_link_unplace_envelope(struct weft_link *link)
     }
 }
 
-void weft_link_unplace_slot(struct weft_link *link, uint32_t index)
+void weft_link_unplace_slot(struct weft_link *link, uint32_t slot)
 {
     const struct weft_slice sink = {0};
-    struct weft_lane *lane = is_sure(link) ? link->lane : link->bundle->slots[index].lane;
+    struct weft_lane *lane = is_sure(link) ? link->lane : link->bundle->slots[slot].lane;
     if (lane != NULL && lane->is_up) {
         lane->ops->place(lane, &sink);
     }

@@ -75,13 +75,13 @@ static bool is_due(const struct weft_p2p_peer *peer, const struct weft_wire_data
 
 void weft_p2p_held_check(struct weft_p2p_peer *peer)
 {
-    while (!weft_list_is_empty(&peer->held)) {
-        struct weft_p2p_reply *held =
-            WEFT_CONTAINER_OF(peer->held.next, struct weft_p2p_reply, node);
+    struct weft_list *node;
+    while ((node = weft_list_take(&peer->held)) != NULL) {
+        struct weft_p2p_reply *held = WEFT_CONTAINER_OF(node, struct weft_p2p_reply, node);
         if (!is_due(peer, &held->frame)) {
+            weft_list_append(peer->held.next, node); /* first again */
             return;
         }
-        weft_list_remove(&held->node);
         apply(peer, &held->frame);
         free(held);
     }
