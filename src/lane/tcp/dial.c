@@ -175,7 +175,9 @@ static bool take_over(struct weft_lane_tcp *lane, struct weft_net_conn *conn)
     struct weft_engine *engine = weft_lane_tcp_port_of(lane->lane.port)->spec.engine;
     uint8_t keys[2][WEFT_WIRE_KEY_LEN];
     int fd;
-    snprintf(lane->lane.peer_text, sizeof(lane->lane.peer_text), "%s", conn->peer_text);
+    if (lane->state == WEFT_LANE_TCP_GREETING) { /* the dialler knows whom it dialled */
+        snprintf(lane->lane.peer_text, sizeof(lane->lane.peer_text), "%s", conn->peer_text);
+    }
     fd = weft_net_conn_detach(conn, keys[0], keys[1]);
     weft_secret_wipe(keys, sizeof(keys));
     if (fd < 0) {
