@@ -120,10 +120,10 @@ static void windows_and_iterations_shrink_with_the_size(void **state)
     weft_bench_p2p_plan(&arguments, 2, &plan);
     for (size_t i = 0; i < plan.count; i++) {
         const struct p2p_series *series = &plan.series[i];
-        size_t in_flight = series->bytes * (size_t)series->window;
-        assert_true(in_flight <= 64 << 20 || series->window == 2);
-        assert_true(series->op == P2P_LAT || series->window >= 2);
-        assert_true(series->slots >= 1 && series->slots <= series->window);
+        size_t in_flight = series->bytes * (size_t)series->inflight;
+        assert_true(in_flight <= 64 << 20 || series->inflight == 2);
+        assert_true(series->op == P2P_LAT || series->inflight >= 2);
+        assert_true(series->slots >= 1 && series->slots <= series->inflight);
         assert_true(plan.buffer_len >= series->bytes * (size_t)series->slots);
         assert_true(series->batch >= 1 && series->batch <= series->iters);
         if (series->op == P2P_LAT && series->bytes <= 65536) {
@@ -135,7 +135,7 @@ static void windows_and_iterations_shrink_with_the_size(void **state)
         samples += series->samples;
     }
     assert_int_equal(plan.samples, samples);
-    assert_int_equal(plan.window_max, 64);
+    assert_int_equal(plan.inflight_max, 64);
     free(plan.series);
 }
 
@@ -146,12 +146,12 @@ static void the_command_line_overrides(void **state)
     (void)state;
     arguments.iters = 3;
     arguments.warmup = 0;
-    arguments.window = 100;
+    arguments.inflight = 100;
     weft_bench_p2p_plan(&arguments, 2, &plan);
     for (size_t i = 0; i < plan.count; i++) {
         assert_int_equal(plan.series[i].iters, 3);
         assert_int_equal(plan.series[i].warmup, 0);
-        assert_int_equal(plan.series[i].window, 100);
+        assert_int_equal(plan.series[i].inflight, 100);
     }
     free(plan.series);
 }
@@ -221,7 +221,13 @@ static void wrong_bytes_are_counted_and_named(void **state)
     struct p2p_report report = {0};
     uint8_t recv[16000] = {[8003] = 0xee};
     struct p2p_shared *shared = shared_of("bw", &plan);
-    struct p2p_rank rank = {.plan = &plan, .shared = shared, .rank = 1, .recv = recv};
+    struct p2p_rank rank = {
+        .ground = &weft_bench_p2p_crew_ground,
+        .plan = &plan,
+        .shared = shared,
+        .rank = 1,
+        .recv = recv,
+    };
     (void)state;
     weft_bench_p2p_found_wrong(&rank, plan.series, 8003, 5);
     weft_bench_p2p_found_wrong(&rank, plan.series, 1, 2);
@@ -243,6 +249,57 @@ static void the_median_is_the_middle(void **state)
     assert_float_equal(weft_bench_p2p_median(even, 4), 3, 1e-12);
 }
 
+/* ---- NICs ---- */
+
+#define DEV_HEAD "Inter-|   Receive\n face |bytes packets\n"
+
+static void what_each_nic_sent_is_the_difference(void **state)
+{
+    struct p2p_nics before, after, sum = {0};
+    (void)state;
+    weft_bench_p2p_nics_parse(DEV_HEAD "    lo: 500 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0\n"
+                                       "  eth0:7 1 0 0 0 0 0 0 1000 1 0 0 0 0 0 0\n"
+                                       "  eth1: 9 1 0 0 0 0 0 0 0 1 0 0 0 0 0 0\n",
+                              &before);
+    assert_int_equal(before.count, 2);
+    assert_string_equal(before.nic[1].name, "eth0");
+    assert_int_equal(before.nic[1].sent, 1000);
+    weft_bench_p2p_nics_parse(DEV_HEAD "    lo: 500 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0\n"
+                                       "  eth0: 7 1 0 0 0 0 0 0 4000000000000 1 0 0 0 0 0 0\n"
+                                       "  eth1: 9 1 0 0 0 0 0 0 70 1 0 0 0 0 0 0\n",
+                              &after);
+    weft_bench_p2p_nics_add(&sum, &before, &after);
+    weft_bench_p2p_nics_add(&sum, &before, &before); /* nothing, and nothing less */
+    weft_bench_p2p_nics_add(&sum, &before, &after);
+    assert_int_equal(sum.count, 3);
+    assert_false(weft_bench_p2p_nics_counts(&sum.nic[0])); /* lo, nothing */
+    assert_int_equal(sum.nic[1].sent, 2 * (4000000000000 - 1000));
+    assert_string_equal(sum.nic[2].name, "eth1");
+    assert_int_equal(sum.nic[2].sent, 140);
+}
+
+static void lines_that_are_no_nic_are_left_out(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        DEV_HEAD,
+        "eth0",
+        "eth0:",
+        "eth0: 1 2 3\n4 5 6 7 8 9 10\n",
+        "eth0: a b c d e f g h i j\n",
+        "a_name_that_is_too_long: 1 1 1 1 1 1 1 1 1 1\n",
+        ": 1\n",
+    };
+    struct p2p_nics nics;
+    (void)state;
+    for (size_t i = 0; i < WEFT_COUNT_OF(texts); i++) {
+        weft_bench_p2p_nics_parse(texts[i], &nics);
+        assert_int_equal(nics.count, 0);
+    }
+    weft_bench_p2p_nics_read(-1, &nics);
+    assert_int_equal(nics.count, 0);
+}
+
 /* ---- the command ---- */
 
 static void bad_usage_is_two_and_says_what(void **state)
@@ -258,6 +315,10 @@ static void bad_usage_is_two_and_says_what(void **state)
         {"-b", "128M", "is more than --maxbytes"},
         {"-c", "2", "--check 2"},
         {"--", "operand", "is not an option"},
+        {"--strategy", "zigzag", "--strategy zigzag: expected split, rr or auto"},
+        {"--lanes", "9", "--lanes 9"},
+        {"--window", "129", "--window 129"},
+        {"--chunk", "17M", "--chunk 17M"},
     };
     (void)state;
     for (size_t i = 0; i < WEFT_COUNT_OF(cases); i++) {
@@ -276,7 +337,8 @@ static void help_has_two_examples(void **state)
     (void)state;
     cli_run(&cli, "bench", "p2p", "--help");
     assert_int_equal(cli.status, 0);
-    assert_int_equal(support_count(cli.out, "\n  weft bench p2p "), 2);
+    assert_int_equal(support_count(cli.out, "\n  weft bench p2p "), 1);
+    assert_int_equal(support_count(cli.out, "\n  weft lab "), 1);
     cli_close(&cli);
 }
 
@@ -285,14 +347,15 @@ static void every_mode_runs_and_checks_its_bytes(void **state)
     static const char *const paths[] = {"shm", "tcp"}, *const allocs[] = {"shared", "private"};
     static const char *const keys[] = {
         "\"bench\": \"p2p\"", "\"probe_ns\": [",  "\"limit_pct\": ",    "\"lanes\": 1",
-        "\"chunk\": ",        "\"nic_bytes\": {", "\"threads\": 0",     "\"strategy\": \"single\"",
-        "\"time_us\": {",     "\"algbw_gbs\": ",  "\"cpu_s_per_gb\": ",
+        "\"chunk\": 1048576", "\"nic_bytes\": {", "\"threads\": 0",     "\"strategy\": \"auto\"",
+        "\"time_us\": {",     "\"algbw_gbs\": ",  "\"cpu_s_per_gb\": ", "\"inflight\": 3",
+        "\"window\": 16",
     };
     (void)state;
     for (size_t i = 0; i < WEFT_COUNT_OF(paths); i++) {
         struct cli cli;
         cli_run(&cli, "bench", "p2p", "--mode", "all", "-b", "1", "-e", "1M", "-f", "1024",
-                "--iters", "5", "--window", "3", "--path", paths[i], "--alloc", allocs[i],
+                "--iters", "5", "--inflight", "3", "--path", paths[i], "--alloc", allocs[i],
                 "--json");
         assert_string_equal(cli.err, "");
         assert_int_equal(cli.status, 0);
@@ -314,11 +377,105 @@ static void ranks_may_be_threads(void **state)
     struct cli cli;
     (void)state;
     cli_run(&cli, "bench", "p2p", "--mode", "all", "-e", "64K", "-f", "8192", "--iters", "5",
-            "--window", "3", "--threads", "--json");
+            "--inflight", "3", "--threads", "--json");
     assert_string_equal(cli.err, "");
     assert_int_equal(cli.status, 0);
     assert_int_equal(support_count(cli.out, "\"threads\": 1"), 15);
     assert_int_equal(support_count(cli.out, "\"wrong\": 0"), 15);
+    cli_close(&cli);
+}
+
+static void lanes_are_set_for_the_ranks(void **state)
+{
+    struct cli cli;
+    (void)state;
+    cli_run(&cli, "bench", "p2p", "-m", "bw", "-b", "1M", "-e", "1M", "--iters", "2", "--path",
+            "tcp", "--lanes", "2", "--window", "5", "--chunk", "64K", "--strategy", "rr", "--json");
+    assert_string_equal(cli.err, "");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "\"lanes\": 2, \"window\": 5, \"chunk\": 65536, \"strategy\": \"rr\"");
+    assert_has(cli.out, "\"nic_bytes\": {\"lo\": ");
+    assert_true(support_number(cli.out, "\"nic_bytes\": {\"lo\": ", 0) > 2 * 64 << 20);
+    cli_close(&cli);
+}
+
+static void a_rank_of_a_job_joins_it(void **state)
+{
+    struct cli cli;
+    (void)state;
+    cli_run(&cli, "run", "-n", "3", "--", WEFT_CLI_PATH, "bench", "p2p", "--mode", "all", "-e",
+            "64K", "-f", "8192", "--iters", "5", "--json");
+    assert_string_equal(cli.err, "");
+    assert_int_equal(cli.status, 0);
+    assert_int_equal(support_count(cli.out, "\"bench\": \"p2p\""), 1); /* rank 0's alone */
+    assert_int_equal(support_count(cli.out, "\"ranks\": 3,"), 15);
+    assert_int_equal(support_count(cli.out, "\"wrong\": 0"), 15);
+    assert_int_equal(support_count(cli.out, "\"probe_ns\": null"), 15);
+    assert_int_equal(support_number(cli.out, "\"pairs\": ", 0), 3);
+    assert_null(strstr(cli.out, "\"min\": 0,"));     /* a pair whose time did not come to rank 0 */
+    assert_null(strstr(cli.out, "\"pass_us\": 0,")); /* nor the slowest rank's */
+    cli_close(&cli);
+}
+
+static void a_job_on_one_host_has_the_bare_socket_beside_it(void **state)
+{
+    struct cli cli;
+    (void)state;
+    cli_run(&cli, "run", "-n", "2", "--", WEFT_CLI_PATH, "bench", "p2p", "-m", "bw,lat", "-b",
+            "64K", "-e", "64K", "--iters", "5", "--path", "tcp");
+    assert_string_equal(cli.err, "");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "p2p on 1 host; ranks are processes of a job");
+    assert_has(cli.out, "limit: bare loopback sockets");
+    for (const char *line = cli.out; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_true(strcspn(line, "\n") <= WEFT_CLI_WIDTH);
+    }
+    cli_close(&cli);
+}
+
+static void a_job_keeps_its_ranks(void **state)
+{
+    static const struct {
+        const char *option, *value, *words;
+    } cases[] = {{"--threads", "--json", "--threads: this is rank "},
+                 {"-n", "3", "--ranks 3: this is rank "},
+                 {"-n", "2,3", "--ranks 3: this is rank "}};
+    (void)state;
+    for (size_t i = 0; i < WEFT_COUNT_OF(cases); i++) {
+        struct cli cli;
+        cli_run(&cli, "run", "-n", "2", "--", WEFT_CLI_PATH, "bench", "p2p", cases[i].option,
+                cases[i].value);
+        assert_int_equal(cli.status, 1);
+        assert_has(cli.err, cases[i].words);
+        assert_string_equal(cli.out, "");
+        cli_close(&cli);
+    }
+}
+
+/* `srun --pty bash` is a job of one rank: its benchmarks fork theirs. */
+static void a_job_of_one_rank_is_none(void **state)
+{
+    struct cli cli;
+    (void)state;
+    cli_run(&cli, "run", "-n", "1", "--", WEFT_CLI_PATH, "bench", "p2p", "-m", "lat", "-e", "8",
+            "--iters", "5", "--json");
+    assert_string_equal(cli.err, "");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "\"ranks\": 2,");
+    assert_has(cli.out, "\"probe_ns\": [");
+    cli_close(&cli);
+}
+
+static void a_job_that_is_said_wrongly_is_an_error(void **state)
+{
+    struct cli cli;
+    (void)state;
+    assert_int_equal(setenv("WEFT_RANK", "1", 1), 0);
+    cli_run(&cli, "bench", "p2p", "-m", "lat", "-e", "8", "--iters", "5");
+    unsetenv("WEFT_RANK");
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.err, "WEFT_RANK=1 is set, but WEFT_RANKS is not");
+    assert_string_equal(cli.out, "");
     cli_close(&cli);
 }
 
@@ -365,10 +522,18 @@ int main(void)
         cmocka_unit_test(samples_become_figures),
         cmocka_unit_test(wrong_bytes_are_counted_and_named),
         cmocka_unit_test(the_median_is_the_middle),
+        cmocka_unit_test(what_each_nic_sent_is_the_difference),
+        cmocka_unit_test(lines_that_are_no_nic_are_left_out),
         cmocka_unit_test(bad_usage_is_two_and_says_what),
         cmocka_unit_test(help_has_two_examples),
         cmocka_unit_test(every_mode_runs_and_checks_its_bytes),
         cmocka_unit_test(ranks_may_be_threads),
+        cmocka_unit_test(lanes_are_set_for_the_ranks),
+        cmocka_unit_test(a_rank_of_a_job_joins_it),
+        cmocka_unit_test(a_job_on_one_host_has_the_bare_socket_beside_it),
+        cmocka_unit_test(a_job_keeps_its_ranks),
+        cmocka_unit_test(a_job_of_one_rank_is_none),
+        cmocka_unit_test(a_job_that_is_said_wrongly_is_an_error),
         cmocka_unit_test(a_mesh_reports_every_pair),
         cmocka_unit_test(the_table_fits_and_names_the_mesh),
     };
