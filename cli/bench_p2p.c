@@ -143,7 +143,7 @@ static int run_all(const struct weft_cli_command *command, const struct p2p_argu
         weft_bench_p2p_print_table(arguments, &report);
         is_written = fflush(stdout) == 0;
     }
-    free(report.row);
+    weft_bench_p2p_report_close(&report);
     if (!is_fine) {
         return weft_cli_fail(command, "%s", why);
     }
@@ -174,7 +174,7 @@ static int refuse(const struct weft_cli_command *command, struct p2p_arguments *
     if (!weft_bench_p2p_read_modes(arguments->modes, arguments->is_wanted, &word)) {
         return weft_cli_usage_error(command,
                                     "--mode: \"%.*s\" is none of lat, bw, bibw, rtt, put_nbi, "
-                                    "put_quiet, put_batch, mesh, all",
+                                    "put_quiet, put_batch, mesh, meshbw, all",
                                     (int)strcspn(word, ","), word);
     }
     if (arguments->path_name == NULL) {
@@ -261,11 +261,11 @@ int weft_cli_bench_p2p(int argc, char **argv)
     };
     const struct weft_cli_option options[] = {
         {"ranks", 'n', WEFT_CLI_LIST, "LIST",
-         "how many ranks; a list runs each; all but mesh use ranks 0 and 1 (2, or the job's)",
+         "how many ranks; a list runs each; all but meshes use ranks 0 and 1 (2, or the job's)",
          &arguments.ranks, 2, RANKS_MAX},
         {"mode", 'm', WEFT_CLI_TEXT, "LIST",
-         "lat,bw,bibw,rtt,put_nbi,put_quiet,put_batch,mesh, or all (lat,bw)", &arguments.modes, 0,
-         0},
+         "lat,bw,bibw,rtt,put_nbi,put_quiet,put_batch,mesh,meshbw, or all (lat,bw)",
+         &arguments.modes, 0, 0},
         {"minbytes", 'b', WEFT_CLI_SIZE, "BYTES", "smallest message; the mesh's (8)",
          &arguments.min_bytes, 1, BYTES_MAX},
         {"maxbytes", 'e', WEFT_CLI_SIZE, "BYTES", "longest message (64M)", &arguments.max_bytes, 1,

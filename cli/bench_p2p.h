@@ -19,7 +19,8 @@ enum p2p_op {
     P2P_PUT_NBI,   /* a window of puts, then quiet */
     P2P_PUT_QUIET, /* quiet after each put */
     P2P_PUT_BATCH, /* quiet after every P2P_PUTS_PER_QUIET */
-    P2P_MESH,      /* every rank with every other */
+    P2P_MESH,      /* every rank with every other, pair after pair */
+    P2P_MESHBW,    /* every rank to every other, all at once */
     P2P_OPS,
 };
 
@@ -46,8 +47,9 @@ struct p2p_plan {
     struct p2p_series *series; /* owned by the command */
     size_t count;
     size_t samples;    /* of all series */
-    size_t buffer_len; /* the longest slots × bytes */
-    int inflight_max;
+    size_t buffer_len; /* what receives: the longest slots × bytes */
+    size_t send_len;   /* what is sent: in a mesh the same to all */
+    int inflight_max;  /* of one rank */
 };
 
 struct p2p_arguments {
@@ -92,7 +94,7 @@ struct p2p_nics {
 struct p2p_outcome {
     double probe_ns[2];      /* flag from core to core before and after, one way; NaN: none */
     double limit_us;         /* what one message would take at the limit; NaN: unknown */
-    double pass_us;          /* mesh: the whole mesh once, the median of the slowest rank's times */
+    double pass_us;          /* meshes: the whole once, the median of the slowest rank's times */
     _Atomic uint64_t cpu_ns; /* of all ranks measured, in the timed parts */
     uint64_t moved;          /* bytes in the timed parts, all directions */
     _Atomic uint64_t wrong;  /* bytes that differed */
@@ -150,7 +152,7 @@ struct p2p_rank {
     struct p2p_shared *shared;   /* lent */
     int rank;
     weft_comm_t comm;
-    uint8_t *send, *recv;      /* owned; plan->buffer_len each */
+    uint8_t *send, *recv;      /* owned; plan->send_len and buffer_len */
     weft_request_t *requests;  /* owned; twice the most in flight */
     weft_message_t *messages;  /* owned; the most in flight */
     uint64_t *ticks;           /* owned; one batch */
@@ -207,18 +209,25 @@ static inline uint64_t weft_bench_p2p_ticks(void)
 #endif
 }
 
-/* ---- operations (bench_p2p_ops.c, bench_p2p_mesh.c) ---- */
+/* ---- operations (bench_p2p_ops.c, bench_p2p_mesh.c, bench_p2p_meshbw.c) ---- */
 
 /* count samples; rank 0 writes the ticks of each (with all its messages), the others nothing.
  * Called by ranks 0 and 1. */
 typedef bool (*p2p_op_fn)(struct p2p_rank *rank, const struct p2p_series *series, int count,
                           uint64_t *ticks);
 p2p_op_fn weft_bench_p2p_op(enum p2p_op op);
+bool weft_bench_p2p_is_mesh(enum p2p_op op);
 /* The samples of one iteration that this rank takes, of those of all ranks. */
-void weft_bench_p2p_mesh_own(const struct p2p_rank *rank, size_t *first_p, size_t *count_p);
-/* A whole series of P2P_MESH; called by all ranks. */
+void weft_bench_p2p_mesh_own(const struct p2p_series *series, int rank, int ranks, size_t *first_p,
+                             size_t *count_p);
+/* A whole series of a mesh; called by all ranks. */
 bool weft_bench_p2p_mesh(struct p2p_rank *rank, const struct p2p_series *series,
                          struct p2p_outcome *outcome);
+/* One round of P2P_MESHBW. samples_ps: of all ranks, this rank writes its own; NULL: warming up. */
+bool weft_bench_p2p_flood(struct p2p_rank *rank, const struct p2p_series *series,
+                          uint64_t *samples_ps);
+/* Where the sample of a message is among those of one round: receivers in rows. */
+size_t weft_bench_p2p_flood_index(int from, int to, int ranks);
 
 /* ---- the limit (bench_p2p_limit.c): by ranks 0 and 1 together ---- */
 
@@ -243,7 +252,7 @@ void weft_bench_p2p_fill(uint8_t *data, size_t len, uint64_t seed);
 /* How many bytes differ; *at_p is the first of them. */
 uint64_t weft_bench_p2p_differ(const uint8_t *data, size_t len, uint64_t seed, size_t *at_p);
 
-/* ---- showing it (bench_p2p_report.c) ---- */
+/* ---- showing it (bench_p2p_report.c, bench_p2p_json.c, bench_p2p_meshbw.c) ---- */
 
 struct p2p_row {
     struct p2p_series series;
@@ -253,6 +262,7 @@ struct p2p_row {
     double probe_ns[2];
     uint64_t moved, wrong;
     struct p2p_nics nics;
+    double *pair_gbs; /* of P2P_MESHBW, owned: ranks × ranks, from row to column; NaN: to itself */
 };
 
 struct p2p_report {
@@ -271,6 +281,12 @@ struct p2p_settings {
 bool weft_bench_p2p_settings(const struct p2p_report *report, struct p2p_settings *settings_p);
 void weft_bench_p2p_report_add(struct p2p_report *report, const struct p2p_plan *plan,
                                struct p2p_shared *shared);
+void weft_bench_p2p_report_close(struct p2p_report *report);
+/* Owned by the caller; see pair_gbs. */
+double *weft_bench_p2p_matrix(const struct p2p_series *series, int ranks,
+                              const uint64_t *samples_ps);
+/* Under the table: every pair of a row of P2P_MESHBW. */
+void weft_bench_p2p_print_matrix(const struct p2p_row *row);
 void weft_bench_p2p_print_table(const struct p2p_arguments *arguments,
                                 const struct p2p_report *report);
 bool weft_bench_p2p_print_json(const struct p2p_arguments *arguments,

@@ -112,7 +112,7 @@ static bool send_samples(struct p2p_rank *rank, const struct p2p_series *series)
 {
     size_t first = 0, count = 0, iters = (size_t)series->iters, pairs = series->samples / iters;
     const uint64_t *samples = weft_bench_p2p_samples(rank->shared, rank->plan) + series->first;
-    weft_bench_p2p_mesh_own(rank, &first, &count);
+    weft_bench_p2p_mesh_own(series, rank->rank, rank->plan->ranks, &first, &count);
     uint64_t *packed = weft_cli_alloc(iters * (count + 1), sizeof(packed[0]));
     for (size_t i = 0; i < iters; i++) {
         memcpy(packed + i * count, samples + i * pairs + first, count * sizeof(packed[0]));
@@ -128,8 +128,7 @@ static bool recv_samples(struct p2p_rank *rank, const struct p2p_series *series,
 {
     size_t first = 0, count = 0, iters = (size_t)series->iters, pairs = series->samples / iters;
     uint64_t *samples = weft_bench_p2p_samples(rank->shared, rank->plan) + series->first;
-    const struct p2p_rank other = {.plan = rank->plan, .rank = from};
-    weft_bench_p2p_mesh_own(&other, &first, &count);
+    weft_bench_p2p_mesh_own(series, from, rank->plan->ranks, &first, &count);
     size_t len = iters * (count + 1) * sizeof(uint64_t);
     uint64_t *packed = weft_cli_alloc(len, 1);
     weft_status_t status = weft_recv(rank->comm, packed, len, from, TAG_SAMPLES, NULL, NULL);
@@ -177,7 +176,7 @@ static bool collect_findings(struct p2p_rank *rank, struct p2p_outcome *outcome)
 static bool collect(struct p2p_rank *rank, const struct p2p_series *series)
 {
     size_t index = (size_t)(series - rank->plan->series);
-    bool is_mesh = series->op == P2P_MESH;
+    bool is_mesh = weft_bench_p2p_is_mesh(series->op);
     if (is_mesh && rank->rank > 0 && !send_samples(rank, series)) {
         return false;
     }

@@ -8,6 +8,8 @@
  * Each iteration makes two passes. The first is timed as a whole (the slowest rank counts). In the
  * second every pair bounces twice: the first bounce waits until the partner has come to this step,
  * the second is the round trip that is kept.
+ *
+ * P2P_MESHBW (bench_p2p_meshbw.c) is the same with another pass: all messages at once.
  */
 #include "bench_p2p.h"
 
@@ -55,12 +57,22 @@ static size_t pair_index(int low, int high, int ranks)
     return before + (size_t)(high - low - 1);
 }
 
-/* Those of its pairs with higher ranks. */
-void weft_bench_p2p_mesh_own(const struct p2p_rank *rank, size_t *first_p, size_t *count_p)
+bool weft_bench_p2p_is_mesh(enum p2p_op op)
 {
-    int ranks = rank->plan->ranks;
-    *first_p = pair_index(rank->rank, rank->rank + 1, ranks);
-    *count_p = (size_t)(ranks - 1 - rank->rank);
+    return op == P2P_MESH || op == P2P_MESHBW;
+}
+
+/* The pairs with higher ranks; of P2P_MESHBW what comes to this rank. */
+void weft_bench_p2p_mesh_own(const struct p2p_series *series, int rank, int ranks, size_t *first_p,
+                             size_t *count_p)
+{
+    if (series->op == P2P_MESHBW) {
+        *first_p = weft_bench_p2p_flood_index(rank == 0, rank, ranks);
+        *count_p = (size_t)(ranks - 1);
+    } else {
+        *first_p = pair_index(rank, rank + 1, ranks);
+        *count_p = (size_t)(ranks - 1 - rank);
+    }
 }
 
 static bool pass_whole(struct p2p_rank *rank, const struct p2p_series *series)
@@ -131,7 +143,8 @@ static bool iterate(struct p2p_rank *rank, const struct p2p_series *series, cons
         return false;
     }
     uint64_t cpu_ns = weft_clock_cpu_ns(), begin_ns = weft_clock_ns();
-    if (!pass_whole(rank, series)) {
+    bool is_flood = series->op == P2P_MESHBW;
+    if (is_flood ? !weft_bench_p2p_flood(rank, series, pass->samples) : !pass_whole(rank, series)) {
         return false;
     }
     weft_bench_keep_slowest(&shared->pass_ns, weft_clock_ns() - begin_ns);
@@ -146,7 +159,7 @@ static bool iterate(struct p2p_rank *rank, const struct p2p_series *series, cons
         weft_bench_p2p_nics_read(rank->net_dev, &nics_after);
         weft_bench_p2p_nics_add(&outcome->nics, &nics_before, &nics_after);
     }
-    if (!pass_pairs(rank, series, pass) || !rank->ground->meet(rank)) {
+    if (!is_flood && (!pass_pairs(rank, series, pass) || !rank->ground->meet(rank))) {
         return false;
     }
     if (rank->plan->is_checked) {
@@ -186,7 +199,8 @@ bool weft_bench_p2p_mesh(struct p2p_rank *rank, const struct p2p_series *series,
                          struct p2p_outcome *outcome)
 {
     /* ranks that share a core do not reach what two cores reach */
-    bool has_limit = rank->has_limit && (unsigned)rank->plan->ranks <= weft_topo_cpus("");
+    bool has_limit = rank->has_limit && series->op == P2P_MESH &&
+                     (unsigned)rank->plan->ranks <= weft_topo_cpus("");
     double probe_ns = 0, limit_us = NAN;
     if (rank->rank < 2) {
         if (!rank->ground->meet_pair(rank)) {
@@ -206,7 +220,7 @@ bool weft_bench_p2p_mesh(struct p2p_rank *rank, const struct p2p_series *series,
             outcome->probe_ns[0] = probe_ns;
             outcome->probe_ns[1] = probe_after_ns;
             outcome->limit_us = limit_us;
-            outcome->moved = 2 * series->bytes * series->samples;
+            outcome->moved = (series->op == P2P_MESH ? 2 : 1) * series->bytes * series->samples;
         }
     }
     return true;

@@ -220,7 +220,7 @@ p2p_op_fn weft_bench_p2p_op(enum p2p_op op)
     static const p2p_op_fn ops[P2P_OPS] = {
         [P2P_LAT] = ping_pong,         [P2P_RTT] = ping_pong,   [P2P_BW] = window_one_way,
         [P2P_BIBW] = window_both_ways, [P2P_PUT_NBI] = put_all, [P2P_PUT_QUIET] = put_all,
-        [P2P_PUT_BATCH] = put_all,     [P2P_MESH] = NULL,
+        [P2P_PUT_BATCH] = put_all,     [P2P_MESH] = NULL,       [P2P_MESHBW] = NULL,
     };
     return ops[op];
 }

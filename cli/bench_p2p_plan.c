@@ -57,6 +57,9 @@ static size_t default_iters(const struct p2p_series *series, size_t pairs)
     if (series->op == P2P_MESH) {
         return clamp(20000 / pairs, 3, 500);
     }
+    if (series->op == P2P_MESHBW) {
+        return clamp(SERIES_BYTES / (2 * pairs * series->bytes), 5, 200);
+    }
     return clamp(SERIES_BYTES / sample_bytes, 10, series->per_clock > 1 ? 500 : 2000);
 }
 
@@ -79,9 +82,9 @@ static struct p2p_series make_series(const struct p2p_arguments *arguments, enum
     series.warmup =
         (int)(arguments->warmup >= 0 ? (size_t)arguments->warmup : clamp(iters / 10, 1, 100));
     series.samples = iters;
-    if (op == P2P_MESH) {
+    if (weft_bench_p2p_is_mesh(op)) {
         series.slots = ranks;
-        series.samples = iters * pairs;
+        series.samples = iters * pairs * (op == P2P_MESHBW ? 2 : 1); /* each way is one */
     }
     size_t most = clamp(BATCH_BYTES / (bytes * (size_t)series.per_clock), 1, iters);
     series.batch = (int)clamp((iters + BATCHES - 1) / BATCHES, 1, most);
@@ -90,14 +93,17 @@ static struct p2p_series make_series(const struct p2p_arguments *arguments, enum
 
 static void plan_add(struct p2p_plan *plan, struct p2p_series series)
 {
+    bool is_mesh = weft_bench_p2p_is_mesh(series.op);
     size_t buffer_len = series.bytes * (size_t)series.slots;
+    size_t send_len = is_mesh ? series.bytes : buffer_len;
+    int inflight = is_mesh ? plan->ranks : series.inflight;
     series.first = plan->samples;
     plan->series = weft_cli_grow(plan->series, plan->count + 1, sizeof(series));
     plan->series[plan->count++] = series;
     plan->samples += series.samples;
     plan->buffer_len = buffer_len > plan->buffer_len ? buffer_len : plan->buffer_len;
-    plan->inflight_max =
-        series.inflight > plan->inflight_max ? series.inflight : plan->inflight_max;
+    plan->send_len = send_len > plan->send_len ? send_len : plan->send_len;
+    plan->inflight_max = inflight > plan->inflight_max ? inflight : plan->inflight_max;
 }
 
 void weft_bench_p2p_plan(const struct p2p_arguments *arguments, int ranks, struct p2p_plan *plan_p)

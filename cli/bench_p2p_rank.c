@@ -184,7 +184,7 @@ static bool run_all_series(struct p2p_rank *rank)
         const struct p2p_series *series = &plan->series[i];
         struct p2p_outcome *outcome = &weft_bench_p2p_outcomes(rank->shared)[i];
         bool is_fine = true;
-        if (series->op == P2P_MESH) {
+        if (weft_bench_p2p_is_mesh(series->op)) {
             is_fine = weft_bench_p2p_mesh(rank, series, outcome);
         } else if (rank->rank < 2) {
             is_fine = run_series(rank, series, outcome);
@@ -193,7 +193,7 @@ static bool run_all_series(struct p2p_rank *rank)
             return false;
         }
         if (rank->rank == 0) {
-            if (series->op == P2P_MESH) {
+            if (weft_bench_p2p_is_mesh(series->op)) {
                 outcome->pass_us = weft_bench_p2p_median(rank->pass_us, (size_t)series->iters);
             }
             atomic_fetch_add(&rank->shared->series_done, 1);
@@ -204,10 +204,9 @@ static bool run_all_series(struct p2p_rank *rank)
 
 /* ---- joining and leaving ---- */
 
-static bool take_buffer(struct p2p_rank *rank, uint8_t **buffer_p)
+static bool take_buffer(struct p2p_rank *rank, size_t len, uint8_t **buffer_p)
 {
     void *memory = NULL;
-    size_t len = rank->plan->buffer_len;
     if (rank->plan->is_shared_alloc) {
         weft_status_t status = weft_alloc(len, &memory);
         if (status != WEFT_OK) {
@@ -302,7 +301,8 @@ bool weft_bench_p2p_serve(struct p2p_rank *rank)
     }
     take_lists(rank);
     rank->ground->step(rank, "joining");
-    bool is_fine = take_buffer(rank, &rank->send) && take_buffer(rank, &rank->recv) && join(rank) &&
+    bool is_fine = take_buffer(rank, rank->plan->send_len, &rank->send) &&
+                   take_buffer(rank, rank->plan->buffer_len, &rank->recv) && join(rank) &&
                    weft_bench_p2p_socket_open(rank) && run_all_series(rank) && leave(rank);
     if (rank->socket >= 0) {
         close(rank->socket);

@@ -19,6 +19,7 @@ const char *weft_bench_p2p_op_name(enum p2p_op op)
         [P2P_PUT_QUIET] = "put_quiet",
         [P2P_PUT_BATCH] = "put_batch",
         [P2P_MESH] = "mesh",
+        [P2P_MESHBW] = "meshbw",
     };
     return names[op];
 }
@@ -39,6 +40,17 @@ static void figures_of(const uint64_t *samples_ps, size_t count, struct weft_ben
     }
 }
 
+static double gbs_of(const struct p2p_row *row)
+{
+    const struct p2p_series *series = &row->series;
+    double bytes = (double)series->bytes;
+    if (series->op == P2P_MESHBW) { /* all that moves at once */
+        return bytes * (double)(series->samples / (size_t)series->iters) / row->pass_us / 1e3;
+    }
+    bool is_both = series->op == P2P_BIBW || series->op == P2P_RTT || series->op == P2P_MESH;
+    return (is_both ? 2 : 1) * bytes / row->figures.p50 / 1e3;
+}
+
 void weft_bench_p2p_report_add(struct p2p_report *report, const struct p2p_plan *plan,
                                struct p2p_shared *shared)
 {
@@ -52,15 +64,16 @@ void weft_bench_p2p_report_add(struct p2p_report *report, const struct p2p_plan 
             .series = *series,
             .ranks = plan->ranks,
             .limit_us = outcome->limit_us,
-            .pass_us = series->op == P2P_MESH ? outcome->pass_us : NAN,
+            .pass_us = weft_bench_p2p_is_mesh(series->op) ? outcome->pass_us : NAN,
             .probe_ns = {outcome->probe_ns[0], outcome->probe_ns[1]},
             .wrong = atomic_load(&outcome->wrong),
             .nics = outcome->nics,
         };
         figures_of(samples + series->first, series->samples, &row->figures);
-        double ways =
-            series->op == P2P_BIBW || series->op == P2P_RTT || series->op == P2P_MESH ? 2 : 1;
-        row->gbs = ways * (double)series->bytes / row->figures.p50 / 1e3;
+        row->gbs = gbs_of(row);
+        if (series->op == P2P_MESHBW) {
+            row->pair_gbs = weft_bench_p2p_matrix(series, plan->ranks, samples + series->first);
+        }
         row->limit_pct = row->limit_us / row->figures.p50 * 100;
         row->moved = outcome->moved;
         row->cpu_s_per_gb = (double)atomic_load(&outcome->cpu_ns) / (double)outcome->moved;
@@ -69,6 +82,14 @@ void weft_bench_p2p_report_add(struct p2p_report *report, const struct p2p_plan 
     if (report->wrong > 0 && report->wrong_text[0] == '\0') {
         memcpy(report->wrong_text, shared->wrong_text, sizeof(report->wrong_text));
     }
+}
+
+void weft_bench_p2p_report_close(struct p2p_report *report)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        free(report->row[i].pair_gbs);
+    }
+    free(report->row);
 }
 
 /* ---- the settings ---- */
@@ -123,6 +144,11 @@ static void number_cell(struct weft_cli_table *table, double value)
     weft_cli_table_cell(table, "%.*f", decimals, value);
 }
 
+static bool is_busy(const struct p2p_row *row)
+{
+    return row->probe_ns[0] > P2P_BUSY_NS || row->probe_ns[1] > P2P_BUSY_NS;
+}
+
 static void add_row(struct weft_cli_table *table, const struct p2p_row *row)
 {
     char size[24];
@@ -140,7 +166,9 @@ static void add_row(struct weft_cli_table *table, const struct p2p_row *row)
         weft_cli_table_cell(table, "-");
     }
     number_cell(table, row->cpu_s_per_gb);
-    if (isfinite(row->probe_ns[0])) {
+    if (is_busy(row)) {
+        weft_cli_table_cell(table, "busy");
+    } else if (isfinite(row->probe_ns[0])) {
         weft_cli_table_cell(table, "%.0f-%.0f", row->probe_ns[0], row->probe_ns[1]);
     } else {
         weft_cli_table_cell(table, "-");
@@ -154,11 +182,6 @@ static void add_row(struct weft_cli_table *table, const struct p2p_row *row)
         weft_cli_table_note(table, note);
         free(note);
     }
-}
-
-static bool is_busy(const struct p2p_row *row)
-{
-    return row->probe_ns[0] > P2P_BUSY_NS || row->probe_ns[1] > P2P_BUSY_NS;
 }
 
 /* What the NICs have sent, when there are several and it is not just the traffic of others. */
@@ -244,7 +267,7 @@ void weft_bench_p2p_print_table(const struct p2p_arguments *arguments,
                                 const struct p2p_report *report)
 {
     static const struct weft_cli_column columns[] = {
-        {"op", false},     {"ranks", true},    {"bytes", true},    {"inflight", true},
+        {"op", false},     {"ranks", true},    {"bytes", true},    {"flight", true},
         {"iters", true},   {"p50 us", true},   {"p99 us", true},   {"GB/s", true},
         {"limit %", true}, {"CPU s/GB", true}, {"probe ns", true}, {"wrong", true},
     };
@@ -257,107 +280,15 @@ void weft_bench_p2p_print_table(const struct p2p_arguments *arguments,
     print_head(arguments, report);
     weft_cli_table_print(table, stdout);
     weft_cli_table_close(table);
-    print_nics(report);
-    if (busy > 0) {
-        printf("\nprobe above %d ns in %zu of %zu rows: other work had a core, they mean little\n",
-               P2P_BUSY_NS, busy, report->count);
-    }
-}
-
-/* ---- JSON ---- */
-
-static void json_args(struct weft_cli_json *json, const struct p2p_arguments *arguments)
-{
-    weft_cli_json_object(json, "args");
-    weft_cli_json_array(json, "ranks");
-    for (unsigned i = 0; i < arguments->ranks.count; i++) {
-        weft_cli_json_int(json, NULL, arguments->ranks.value[i]);
-    }
-    weft_cli_json_end(json);
-    weft_cli_json_text(json, "mode", arguments->modes);
-    weft_cli_json_int(json, "minbytes", (int64_t)arguments->min_bytes);
-    weft_cli_json_int(json, "maxbytes", (int64_t)arguments->max_bytes);
-    weft_cli_json_int(json, "stepfactor", arguments->factor);
-    weft_cli_json_int(json, "iters", arguments->iters);
-    weft_cli_json_int(json, "warmup", arguments->warmup);
-    weft_cli_json_int(json, "check", arguments->check);
-    weft_cli_json_end(json);
-}
-
-static void json_lanes(struct weft_cli_json *json, const struct p2p_arguments *arguments,
-                       const struct p2p_row *row, const struct p2p_settings *settings)
-{
-    weft_cli_json_int(json, "lanes", settings->lanes);
-    weft_cli_json_int(json, "window", settings->window);
-    weft_cli_json_int(json, "chunk", settings->chunk);
-    weft_cli_json_text(json, "strategy", settings->strategy);
-    weft_cli_json_int(json, "threads", arguments->is_threads);
-    weft_cli_json_object(json, "nic_bytes");
-    for (unsigned i = 0; i < row->nics.count; i++) {
-        const struct p2p_nic *nic = &row->nics.nic[i];
-        if (weft_bench_p2p_nics_counts(nic)) {
-            weft_cli_json_int(json, nic->name, (int64_t)nic->sent);
+    for (size_t i = 0; i < report->count; i++) {
+        if (report->row[i].pair_gbs != NULL) {
+            weft_bench_p2p_print_matrix(&report->row[i]);
         }
     }
-    weft_cli_json_end(json);
-}
-
-static void json_row(struct weft_cli_json *json, const struct p2p_arguments *arguments,
-                     const struct p2p_row *row, const struct p2p_settings *settings)
-{
-    const struct p2p_series *series = &row->series;
-    weft_cli_json_object(json, NULL);
-    weft_cli_json_text(json, "op", weft_bench_p2p_op_name(series->op));
-    weft_cli_json_int(json, "ranks", row->ranks);
-    weft_cli_json_int(json, "bytes", (int64_t)series->bytes);
-    weft_cli_json_int(json, "count", (int64_t)series->bytes);
-    weft_cli_json_text(json, "dtype", "u8");
-    weft_cli_json_null(json, "redop"); /* as in every benchmark's rows; of collectives */
-    weft_cli_json_text(json, "path", arguments->path_name != NULL ? arguments->path_name : "auto");
-    weft_cli_json_bool(json, "inplace", false);
-    weft_cli_json_null(json, "algo");
-    weft_cli_json_text(json, "alloc", arguments->alloc);
-    weft_cli_json_int(json, "inflight", series->inflight);
-    json_lanes(json, arguments, row, settings);
-    weft_cli_json_int(json, "iters", (int64_t)series->samples);
-    weft_bench_json_figures(json, &row->figures);
-    weft_cli_json_real(json, "algbw_gbs", row->gbs);
-    weft_cli_json_real(json, "busbw_gbs", row->gbs);
-    weft_cli_json_real(json, "limit_us", row->limit_us);
-    weft_cli_json_real(json, "limit_pct", row->limit_pct);
-    weft_cli_json_real(json, "cpu_s_per_gb", row->cpu_s_per_gb);
-    weft_cli_json_null(json, "copies_per_byte"); /* nothing counts them yet */
-    if (series->op == P2P_MESH) {
-        weft_cli_json_int(json, "pairs", (int64_t)(series->samples / (size_t)series->iters));
-        weft_cli_json_real(json, "pass_us", row->pass_us);
+    print_nics(report);
+    if (busy > 0) {
+        printf("\nbusy, probe above %d ns, in %zu of %zu rows: other work had a core, they mean "
+               "little\n",
+               P2P_BUSY_NS, busy, report->count);
     }
-    if (isfinite(row->probe_ns[0])) {
-        weft_cli_json_array(json, "probe_ns");
-        weft_cli_json_real(json, NULL, row->probe_ns[0]);
-        weft_cli_json_real(json, NULL, row->probe_ns[1]);
-        weft_cli_json_end(json);
-    } else {
-        weft_cli_json_null(json, "probe_ns");
-    }
-    weft_cli_json_int(json, "wrong", (int64_t)row->wrong);
-    weft_cli_json_end(json);
-}
-
-bool weft_bench_p2p_print_json(const struct p2p_arguments *arguments,
-                               const struct p2p_report *report)
-{
-    struct weft_cli_json json;
-    struct p2p_settings settings = {0};
-    weft_bench_p2p_settings(report, &settings);
-    weft_cli_json_open(&json, stdout);
-    weft_cli_json_text(&json, "bench", "p2p");
-    weft_cli_json_object(&json, "host");
-    weft_cli_json_int(&json, "cores", weft_topo_cpus(""));
-    weft_cli_json_end(&json);
-    json_args(&json, arguments);
-    weft_cli_json_array(&json, "results");
-    for (size_t i = 0; i < report->count; i++) {
-        json_row(&json, arguments, &report->row[i], &settings);
-    }
-    return weft_cli_json_close(&json);
 }

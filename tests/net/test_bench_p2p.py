@@ -59,6 +59,9 @@ class BenchP2p(NetCase):
         self.assertEqual({row["op"] for row in found} >= {"lat", "bw", "put_nbi", "mesh"}, True)
         for row in found:
             self.assertGreater(row["time_us"]["min"], 0, row)
+        flood = [row for row in found if row["op"] == "meshbw"]
+        self.assertEqual([len(row["pairs"]) for row in flood], [12, 12])
+        self.assertTrue(all(pair["gbs"] > 0 for row in flood for pair in row["pairs"]), flood)
         mesh, = [row for row in found if row["op"] == "mesh"]
         self.assertEqual(mesh["pairs"], 6)
 
