@@ -310,9 +310,13 @@ static bool tcp_limit(struct p2p_rank *rank, const struct p2p_series *series, do
 bool weft_bench_p2p_limit(struct p2p_rank *rank, const struct p2p_series *series, double probe_ns,
                           double *us_p)
 {
-    if (rank->plan->path == P2P_TCP) {
-        return tcp_limit(rank, series, us_p);
+    struct p2p_series bare = *series;
+    if (weft_bench_p2p_is_mesh(series->op)) {
+        bare.slots = 1; /* its slots are what partners sent; two ranks need one */
     }
-    *us_p = shm_limit(rank, series, probe_ns);
+    if (rank->plan->path == P2P_TCP) {
+        return tcp_limit(rank, &bare, us_p);
+    }
+    *us_p = shm_limit(rank, &bare, probe_ns);
     return true;
 }
