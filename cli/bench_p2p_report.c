@@ -45,7 +45,8 @@ static double gbs_of(const struct p2p_row *row)
     const struct p2p_series *series = &row->series;
     double bytes = (double)series->bytes;
     if (series->op == P2P_MESHBW) { /* all that moves at once */
-        return bytes * (double)(series->samples / (size_t)series->iters) / row->pass_us / 1e3;
+        double messages = (double)series->samples / series->iters;
+        return messages * bytes / row->pass_us / 1e3;
     }
     bool is_both = series->op == P2P_BIBW || series->op == P2P_RTT || series->op == P2P_MESH;
     return (is_both ? 2 : 1) * bytes / row->figures.p50 / 1e3;

@@ -251,6 +251,11 @@ static void samples_become_figures(void **state)
 }
 
 /* Three ranks, two rounds; a message of 8000 bytes from i to j takes 1 + i + 3 j us. */
+static unsigned us_between(unsigned from, unsigned to)
+{
+    return 1 + from + 3 * to;
+}
+
 static void a_matrix_has_every_pair_and_the_total(void **state)
 {
     struct p2p_arguments arguments = arguments_of("meshbw");
@@ -265,22 +270,21 @@ static void a_matrix_has_every_pair_and_the_total(void **state)
     assert_non_null(shared);
     memset(shared, 0, weft_bench_p2p_shared_len(&plan));
     uint64_t *samples = weft_bench_p2p_samples(shared, &plan);
-    for (int i = 0; i < 9; i++) {
+    for (unsigned i = 0; i < 9; i++) {
         if (i / 3 != i % 3) {
-            size_t index = weft_bench_p2p_flood_index(i / 3, i % 3, 3);
-            uint64_t us = (uint64_t)(1 + i / 3 + 3 * (i % 3));
-            samples[index] = samples[6 + index] = us * 1000000;
+            size_t index = weft_bench_p2p_flood_index((int)i / 3, (int)i % 3, 3);
+            samples[index] = samples[6 + index] = us_between(i / 3, i % 3) * UINT64_C(1000000);
         }
     }
     *weft_bench_p2p_outcomes(shared) = (struct p2p_outcome){.pass_us = 12, .moved = 96000};
     weft_bench_p2p_report_add(&report, &plan, shared);
     const double *gbs = report.row[0].pair_gbs;
     assert_non_null(gbs);
-    for (int i = 0; i < 9; i++) {
+    for (unsigned i = 0; i < 9; i++) {
         if (i / 3 == i % 3) {
             assert_true(isnan(gbs[i]));
         } else {
-            assert_true(fabs(gbs[i] - 8.0 / (1 + i / 3 + 3 * (i % 3))) < 1e-9);
+            assert_true(fabs(gbs[i] - 8.0 / us_between(i / 3, i % 3)) < 1e-9);
         }
     }
     assert_float_equal(report.row[0].gbs, 6 * 8.0 / 12, 1e-9);
