@@ -4,11 +4,11 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 NINJA_JOBS := $(if $(JOBS),-j$(JOBS))
 
-.PHONY: help demo build test check-all lint format bench compare-p2p install clean
+.PHONY: help demo build test check-all lint format bench compare-p2p compare-lanes install clean
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 demo: build ## install what is missing, build, and start an 8-rank job
 	build/weft bench bootstrap -n 8 --iters 20
@@ -42,6 +42,10 @@ bench: build ## start-up time at several sizes, beside a bare control
 compare-p2p: build ## messages and puts beside Open MPI, UCX, libfabric, iperf3 (minutes); ROUNDS=
 	@scripts/deps.sh scripts/deps-bench.txt || echo "going on without what is missing"
 	@bench/compare_p2p.py --rounds $(or $(ROUNDS),5)
+
+compare-lanes: build ## all NICs beside one NIC, iperf3 streams and MPTCP, in the lab (root, minutes); ROUNDS=
+	@scripts/deps.sh scripts/deps-bench.txt || echo "going on without what is missing"
+	@bench/compare_lanes.py --rounds $(or $(ROUNDS),5)
 
 install: build ## header, libraries, command, pkg-config, CMake package into PREFIX
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

@@ -96,7 +96,7 @@ class Weft:
         found = json.loads(finish(start([
             self.command, "bench", "p2p", "--json", "--mode", self.OPS[cell.op],
             "-b", str(cell.bytes), "-e", str(cell.bytes), "--iters", str(cell.iters),
-            "--warmup", str(cell.warmup), "--window", str(cell.window), "--path", cell.path,
+            "--warmup", str(cell.warmup), "--inflight", str(cell.window), "--path", cell.path,
             "--alloc", self.alloc])))
         us = found["results"][0]["time_us"]
         return us["p50"] if is_latency(cell) else cell.bytes / us["avg"] / 1e3

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * weft bench p2p: latency, bandwidth and puts between two ranks, and the mesh of all, each beside
- * the limit that the machine gives at that moment. Here: options, the plan, and running it.
+ * the limit that the machine gives at that moment. Here: options, and running the plan. The ranks are
+ * processes that it forks, or it is itself one rank of a job that a launcher has started.
  */
 #include "bench_p2p.h"
 
@@ -13,112 +14,6 @@
 #define THREADS_MAX 256
 #define BYTES_MAX ((int64_t)4 << 30)
 #define PATIENCE_MS 40000 /* a crew that stands still for so long is killed */
-#define WINDOW 64
-#define WINDOW_BYTES ((size_t)64 << 20)  /* in flight at most, by default */
-#define SLOTS_BYTES ((size_t)4 << 20)    /* of buffers in turn: what peers' benchmarks keep hot */
-#define SERIES_BYTES ((size_t)640 << 20) /* per direction of a series, if iterations permit */
-#define BATCH_BYTES ((size_t)2 << 30)
-#define BATCHES 8
-
-/* ---- the plan ---- */
-
-static size_t clamp(size_t value, size_t least, size_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
-static int default_window(size_t bytes)
-{
-    return (int)clamp(WINDOW_BYTES / bytes, 2, WINDOW);
-}
-
-static bool is_windowed(enum p2p_op op)
-{
-    return op == P2P_BW || op == P2P_BIBW || op == P2P_PUT_NBI;
-}
-
-static size_t default_iters(const struct p2p_series *series, size_t pairs)
-{
-    size_t sample_bytes = series->bytes * (size_t)series->per_clock;
-    if (series->op == P2P_MESH) {
-        return clamp(20000 / pairs, 3, 500);
-    }
-    return clamp(SERIES_BYTES / sample_bytes, 10, series->per_clock > 1 ? 500 : 2000);
-}
-
-static struct p2p_series make_series(const struct p2p_arguments *arguments, enum p2p_op op,
-                                     size_t bytes, int ranks)
-{
-    size_t pairs = (size_t)ranks * (size_t)(ranks - 1) / 2;
-    struct p2p_series series = {.op = op, .bytes = bytes, .window = 1, .per_clock = 1};
-    if (is_windowed(op)) {
-        series.window = arguments->window > 0 ? (int)arguments->window : default_window(bytes);
-        series.per_clock = series.window;
-    } else if (op == P2P_PUT_BATCH) {
-        series.window = P2P_PUTS_PER_QUIET;
-        series.per_clock = P2P_PUTS_PER_QUIET;
-    }
-    series.slots = (int)clamp(SLOTS_BYTES / bytes, 1, (size_t)series.window);
-    size_t iters = arguments->iters > 0 ? (size_t)arguments->iters : default_iters(&series, pairs);
-    series.iters = (int)iters;
-    series.warmup =
-        (int)(arguments->warmup >= 0 ? (size_t)arguments->warmup : clamp(iters / 10, 1, 100));
-    series.samples = iters;
-    if (op == P2P_MESH) {
-        series.slots = ranks;
-        series.samples = iters * pairs;
-    }
-    size_t most = clamp(BATCH_BYTES / (bytes * (size_t)series.per_clock), 1, iters);
-    series.batch = (int)clamp((iters + BATCHES - 1) / BATCHES, 1, most);
-    return series;
-}
-
-static void plan_add(struct p2p_plan *plan, struct p2p_series series)
-{
-    size_t buffer_len = series.bytes * (size_t)series.slots;
-    series.first = plan->samples;
-    plan->series = weft_cli_grow(plan->series, plan->count + 1, sizeof(series));
-    plan->series[plan->count++] = series;
-    plan->samples += series.samples;
-    plan->buffer_len = buffer_len > plan->buffer_len ? buffer_len : plan->buffer_len;
-    plan->window_max = series.window > plan->window_max ? series.window : plan->window_max;
-}
-
-void weft_bench_p2p_plan(const struct p2p_arguments *arguments, int ranks, struct p2p_plan *plan_p)
-{
-    *plan_p = (struct p2p_plan){
-        .ranks = ranks,
-        .path = arguments->path,
-        .is_threads = arguments->is_threads,
-        .is_shared_alloc = arguments->is_shared_alloc,
-        .is_checked = arguments->check != 0,
-        .has_puts = arguments->is_wanted[P2P_PUT_NBI] || arguments->is_wanted[P2P_PUT_QUIET] ||
-                    arguments->is_wanted[P2P_PUT_BATCH],
-    };
-    for (enum p2p_op op = P2P_LAT; op < P2P_OPS; op++) {
-        uint64_t bytes = arguments->min_bytes;
-        while (arguments->is_wanted[op] && bytes <= arguments->max_bytes) {
-            plan_add(plan_p, make_series(arguments, op, (size_t)bytes, ranks));
-            bytes = op == P2P_MESH ? UINT64_MAX : bytes * (uint64_t)arguments->factor;
-        }
-    }
-}
-
-size_t weft_bench_p2p_shared_len(const struct p2p_plan *plan)
-{
-    return sizeof(struct p2p_shared) + plan->count * sizeof(struct p2p_outcome) +
-           plan->samples * sizeof(uint64_t);
-}
-
-struct p2p_outcome *weft_bench_p2p_outcomes(struct p2p_shared *shared)
-{
-    return (struct p2p_outcome *)(void *)(shared + 1);
-}
-
-uint64_t *weft_bench_p2p_samples(struct p2p_shared *shared, const struct p2p_plan *plan)
-{
-    return (uint64_t *)(void *)(weft_bench_p2p_outcomes(shared) + plan->count);
-}
 
 /* ---- running it ---- */
 
@@ -127,19 +22,23 @@ struct watch {
     struct p2p_shared *shared;
 };
 
+void weft_bench_p2p_progress(const struct p2p_plan *plan, size_t series_done)
+{
+    char size[24];
+    if (series_done < plan->count) {
+        const struct p2p_series *series = &plan->series[series_done];
+        weft_cli_progress("p2p, %d ranks: %s %s, %.0f %%", plan->ranks,
+                          weft_bench_p2p_op_name(series->op),
+                          weft_cli_print_size(series->bytes, size),
+                          100.0 * (double)series_done / (double)plan->count);
+    }
+}
+
 static void show_progress(uint64_t steps, void *context)
 {
     const struct watch *watch = context;
-    size_t at = (size_t)atomic_load(&watch->shared->series_done);
-    char size[24];
     (void)steps; /* batches: their number says little */
-    if (at < watch->plan->count) {
-        const struct p2p_series *series = &watch->plan->series[at];
-        weft_cli_progress("p2p, %d ranks: %s %s, %.0f %%", watch->plan->ranks,
-                          weft_bench_p2p_op_name(series->op),
-                          weft_cli_print_size(series->bytes, size),
-                          100.0 * (double)at / (double)watch->plan->count);
-    }
+    weft_bench_p2p_progress(watch->plan, (size_t)atomic_load(&watch->shared->series_done));
 }
 
 /* A crew of one process says "rank 0 of 1: " of whatever its threads say. */
@@ -179,30 +78,72 @@ static bool run_plan(struct p2p_plan *plan, struct p2p_report *report, char *why
     return is_fine;
 }
 
-static int run_all(const struct weft_cli_command *command, const struct p2p_arguments *arguments)
+/* The ranks inherit it. */
+static void set_environment(const struct p2p_arguments *arguments)
 {
-    struct p2p_report report = {0};
-    char why[WEFT_CREW_TEXT_LEN];
-    bool is_fine = true;
-
-    weft_bench_raise_fd_limit();
-    if (arguments->path_name != NULL) {
-        setenv("WEFT_PATH", arguments->path_name, 1); /* the ranks inherit it */
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {
+        {"WEFT_LANES", (uint64_t)arguments->lanes},
+        {"WEFT_WINDOW", (uint64_t)arguments->window},
+        {"WEFT_CHUNK", arguments->chunk},
+    };
+    for (size_t i = 0; i < WEFT_COUNT_OF(numbers); i++) {
+        char text[24];
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)numbers[i].value);
+        if (numbers[i].value > 0) {
+            setenv(numbers[i].name, text, 1);
+        }
     }
+    if (arguments->strategy != NULL) {
+        setenv("WEFT_STRATEGY", arguments->strategy, 1);
+    }
+    if (arguments->path_name != NULL) {
+        setenv("WEFT_PATH", arguments->path_name, 1);
+    }
+}
+
+static bool run_own(const struct p2p_arguments *arguments, struct p2p_report *report, char *why)
+{
+    bool is_fine = true;
     for (unsigned i = 0; is_fine && i < arguments->ranks.count; i++) {
         struct p2p_plan plan;
         weft_bench_p2p_plan(arguments, (int)arguments->ranks.value[i], &plan);
-        is_fine = run_plan(&plan, &report, why);
+        is_fine = run_plan(&plan, report, why);
         free(plan.series);
     }
+    return is_fine;
+}
+
+static bool run_in_job(const struct p2p_arguments *arguments, const struct p2p_job *job,
+                       struct p2p_report *report, char *why)
+{
+    struct p2p_plan plan;
+    weft_bench_p2p_plan(arguments, job->ranks, &plan);
+    bool is_fine = weft_bench_p2p_run_in_job(job, &plan, report, why);
+    free(plan.series);
+    return is_fine;
+}
+
+/* job: NULL: the ranks are our own. Of a job only rank 0 has something to print. */
+static int run_all(const struct weft_cli_command *command, const struct p2p_arguments *arguments,
+                   const struct p2p_job *job)
+{
+    struct p2p_report report = {0};
+    char why[WEFT_CREW_TEXT_LEN];
+
+    weft_bench_raise_fd_limit();
+    bool is_fine =
+        job != NULL ? run_in_job(arguments, job, &report, why) : run_own(arguments, &report, why);
     bool is_written = true;
-    if (arguments->is_json && is_fine) {
+    if (arguments->is_json && is_fine && (job == NULL || job->rank == 0)) {
         is_written = weft_bench_p2p_print_json(arguments, &report);
     } else if (!arguments->is_json && report.count > 0) {
         weft_bench_p2p_print_table(arguments, &report);
         is_written = fflush(stdout) == 0;
     }
-    free(report.row);
+    weft_bench_p2p_report_close(&report);
     if (!is_fine) {
         return weft_cli_fail(command, "%s", why);
     }
@@ -213,31 +154,6 @@ static int run_all(const struct weft_cli_command *command, const struct p2p_argu
 }
 
 /* ---- options ---- */
-
-bool weft_bench_p2p_read_modes(const char *text, bool is_wanted[P2P_OPS], const char **word_p)
-{
-    bool wanted[P2P_OPS] = {0};
-    for (const char *at = text;; at++) {
-        size_t len = strcspn(at, ",");
-        bool is_known = false;
-        for (enum p2p_op op = P2P_LAT; op < P2P_OPS; op++) {
-            const char *name = weft_bench_p2p_op_name(op);
-            bool is_it = (strlen(name) == len && strncmp(at, name, len) == 0) ||
-                         (len == 3 && strncmp(at, "all", len) == 0);
-            wanted[op] = wanted[op] || is_it;
-            is_known = is_known || is_it;
-        }
-        if (!is_known) {
-            *word_p = at;
-            return false;
-        }
-        at += len;
-        if (*at == '\0') {
-            memcpy(is_wanted, wanted, sizeof(wanted));
-            return true;
-        }
-    }
-}
 
 static bool read_path(const char *text, enum p2p_path *path_p)
 {
@@ -258,7 +174,7 @@ static int refuse(const struct weft_cli_command *command, struct p2p_arguments *
     if (!weft_bench_p2p_read_modes(arguments->modes, arguments->is_wanted, &word)) {
         return weft_cli_usage_error(command,
                                     "--mode: \"%.*s\" is none of lat, bw, bibw, rtt, put_nbi, "
-                                    "put_quiet, put_batch, mesh, all",
+                                    "put_quiet, put_batch, mesh, meshbw, all",
                                     (int)strcspn(word, ","), word);
     }
     if (arguments->path_name == NULL) {
@@ -267,6 +183,11 @@ static int refuse(const struct weft_cli_command *command, struct p2p_arguments *
     if (arguments->path_name != NULL && !read_path(arguments->path_name, &arguments->path)) {
         return weft_cli_usage_error(command, "--path (or WEFT_PATH) %s: expected auto, shm or tcp",
                                     arguments->path_name);
+    }
+    if (arguments->strategy != NULL && strcmp(arguments->strategy, "split") != 0 &&
+        strcmp(arguments->strategy, "rr") != 0 && strcmp(arguments->strategy, "auto") != 0) {
+        return weft_cli_usage_error(command, "--strategy %s: expected split, rr or auto",
+                                    arguments->strategy);
     }
     arguments->is_shared_alloc = strcmp(arguments->alloc, "shared") == 0;
     if (!arguments->is_shared_alloc && strcmp(arguments->alloc, "private") != 0) {
@@ -287,10 +208,49 @@ static int refuse(const struct weft_cli_command *command, struct p2p_arguments *
     return -1;
 }
 
+/* In a job, what only the command's own ranks can do. -1: fine. */
+static int refuse_in_job(const struct weft_cli_command *command,
+                         const struct p2p_arguments *arguments, const struct p2p_job *job)
+{
+    const struct weft_cli_list *ranks = &arguments->ranks;
+    if (arguments->is_threads) {
+        return weft_cli_usage_error(
+            command, "--threads: this is rank %d of a job of %d, whose ranks are processes",
+            job->rank, job->ranks);
+    }
+    for (unsigned i = 0; i < ranks->count; i++) {
+        if (ranks->value[i] != job->ranks) {
+            return weft_cli_usage_error(
+                command, "--ranks %lld: this is rank %d of a job of %d, as its launcher says",
+                (long long)ranks->value[i], job->rank, job->ranks);
+        }
+    }
+    return -1;
+}
+
+/* Its own ranks, or as a rank of a job. */
+static int begin(const struct weft_cli_command *command, struct p2p_arguments *arguments)
+{
+    struct p2p_job job = {0};
+    set_environment(arguments);
+    enum p2p_launch launch = weft_bench_p2p_find_job(&job);
+    if (launch == P2P_BROKEN_JOB) {
+        return weft_cli_fail(command, "%s", weft_error_text());
+    }
+    if (launch == P2P_IN_JOB) {
+        int exit_status = refuse_in_job(command, arguments, &job);
+        arguments->ranks = (struct weft_cli_list){.count = 1, .value = {job.ranks}};
+        return exit_status >= 0 ? exit_status : run_all(command, arguments, &job);
+    }
+    if (arguments->ranks.count == 0) {
+        arguments->ranks = (struct weft_cli_list){.count = 1, .value = {2}};
+    }
+    return run_all(command, arguments, NULL);
+}
+
 int weft_cli_bench_p2p(int argc, char **argv)
 {
     struct p2p_arguments arguments = {
-        .ranks = {.count = 1, .value = {2}},
         .modes = "lat,bw",
         .alloc = "private",
         .min_bytes = 8,
@@ -301,11 +261,11 @@ int weft_cli_bench_p2p(int argc, char **argv)
     };
     const struct weft_cli_option options[] = {
         {"ranks", 'n', WEFT_CLI_LIST, "LIST",
-         "how many ranks; a list runs each; all but mesh use ranks 0 and 1 (2)", &arguments.ranks,
-         2, RANKS_MAX},
+         "how many ranks; a list runs each; all but meshes use ranks 0 and 1 (2, or the job's)",
+         &arguments.ranks, 2, RANKS_MAX},
         {"mode", 'm', WEFT_CLI_TEXT, "LIST",
-         "lat,bw,bibw,rtt,put_nbi,put_quiet,put_batch,mesh, or all (lat,bw)", &arguments.modes, 0,
-         0},
+         "lat,bw,bibw,rtt,put_nbi,put_quiet,put_batch,mesh,meshbw, or all (lat,bw)",
+         &arguments.modes, 0, 0},
         {"minbytes", 'b', WEFT_CLI_SIZE, "BYTES", "smallest message; the mesh's (8)",
          &arguments.min_bytes, 1, BYTES_MAX},
         {"maxbytes", 'e', WEFT_CLI_SIZE, "BYTES", "longest message (64M)", &arguments.max_bytes, 1,
@@ -324,19 +284,29 @@ int weft_cli_bench_p2p(int argc, char **argv)
          &arguments.alloc, 0, 0},
         {"threads", 0, WEFT_CLI_FLAG, NULL, "ranks are threads of one process",
          &arguments.is_threads, 0, 0},
-        {"window", 0, WEFT_CLI_INT, "N",
-         "messages in flight of bw, bibw, put_nbi (64, less if big)", &arguments.window, 1, 65536},
+        {"inflight", 0, WEFT_CLI_INT, "N",
+         "messages in flight of bw, bibw, put_nbi (64, less if big)", &arguments.inflight, 1,
+         65536},
+        {"lanes", 0, WEFT_CLI_INT, "N", "connections over each NIC (as WEFT_LANES says)",
+         &arguments.lanes, 1, 8},
+        {"window", 0, WEFT_CLI_INT, "N", "pieces on their way in one lane (as WEFT_WINDOW says)",
+         &arguments.window, 1, 128},
+        {"chunk", 0, WEFT_CLI_SIZE, "BYTES", "longest piece (as WEFT_CHUNK says)", &arguments.chunk,
+         1, 16 << 20},
+        {"strategy", 0, WEFT_CLI_TEXT, "HOW",
+         "long messages over lanes: split, rr, auto (as WEFT_STRATEGY says)", &arguments.strategy,
+         0, 0},
         {"json", 0, WEFT_CLI_FLAG, NULL, "one JSON object on stdout", &arguments.is_json, 0, 0},
         {0},
     };
     const struct weft_cli_command command = {
         .name = "bench p2p",
         .summary = "latency, bandwidth and puts between two ranks, and the mesh of all,\n"
-                   "beside what the machine itself gives",
+                   "beside what the machine itself gives; as a rank of a job, under a launcher",
         .usage = "[options]",
         .options = options,
         .examples = {"weft bench p2p -b 8 -e 1M -f 4 --path tcp",
-                     "weft bench p2p -n 2,8 --mode lat,mesh -e 8 --json"},
+                     "weft lab --nics 4 --rate 1G -- weft bench p2p -m bw -b 64M"},
     };
     int rest = argc;
     int exit_status = weft_cli_parse(&command, argc, argv, &rest);
@@ -347,5 +317,5 @@ int weft_cli_bench_p2p(int argc, char **argv)
         return weft_cli_usage_error(&command, "\"%s\" is not an option", argv[rest]);
     }
     exit_status = refuse(&command, &arguments);
-    return exit_status >= 0 ? exit_status : run_all(&command, &arguments);
+    return exit_status >= 0 ? exit_status : begin(&command, &arguments);
 }

@@ -108,6 +108,9 @@ static double probe_once(struct p2p_rank *rank)
 double weft_bench_p2p_probe(struct p2p_rank *rank)
 {
     _Atomic bool *is_again = &rank->shared->is_probe_again;
+    if (!rank->ground->is_shared) {
+        return NAN;
+    }
     for (int tries = 1;; tries++) {
         double one_way_ns = probe_once(rank);
         if (rank->rank == 0) {
@@ -194,7 +197,10 @@ static bool connect_pair(struct p2p_rank *rank)
         close(fd);
         return false;
     }
-    weft_bench_p2p_barrier(&rank->shared->pair, 2);
+    if (!rank->ground->tell(rank, &rank->shared->port, sizeof(rank->shared->port))) {
+        close(fd);
+        return false;
+    }
     if (rank->rank == 1) {
         rank->socket = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
         close(fd);
@@ -207,6 +213,9 @@ static bool connect_pair(struct p2p_rank *rank)
 
 bool weft_bench_p2p_socket_open(struct p2p_rank *rank)
 {
+    if (rank->plan->path != P2P_TCP || rank->rank > 1 || !rank->has_limit) {
+        return true;
+    }
     return connect_pair(rank) ||
            weft_bench_p2p_fail(rank, "no bare socket over loopback: %s", strerror(errno));
 }
@@ -301,9 +310,13 @@ static bool tcp_limit(struct p2p_rank *rank, const struct p2p_series *series, do
 bool weft_bench_p2p_limit(struct p2p_rank *rank, const struct p2p_series *series, double probe_ns,
                           double *us_p)
 {
-    if (rank->plan->path == P2P_TCP) {
-        return tcp_limit(rank, series, us_p);
+    struct p2p_series bare = *series;
+    if (weft_bench_p2p_is_mesh(series->op)) {
+        bare.slots = 1; /* its slots are what partners sent; two ranks need one */
     }
-    *us_p = shm_limit(rank, series, probe_ns);
+    if (rank->plan->path == P2P_TCP) {
+        return tcp_limit(rank, &bare, us_p);
+    }
+    *us_p = shm_limit(rank, &bare, probe_ns);
     return true;
 }

@@ -8,6 +8,8 @@
  * Each iteration makes two passes. The first is timed as a whole (the slowest rank counts). In the
  * second every pair bounces twice: the first bounce waits until the partner has come to this step,
  * the second is the round trip that is kept.
+ *
+ * P2P_MESHBW (bench_p2p_meshbw.c) is the same with another pass: all messages at once.
  */
 #include "bench_p2p.h"
 
@@ -53,6 +55,24 @@ static size_t pair_index(int low, int high, int ranks)
 {
     size_t before = (size_t)low * (size_t)(2 * ranks - low - 1) / 2;
     return before + (size_t)(high - low - 1);
+}
+
+bool weft_bench_p2p_is_mesh(enum p2p_op op)
+{
+    return op == P2P_MESH || op == P2P_MESHBW;
+}
+
+/* The pairs with higher ranks; of P2P_MESHBW what comes to this rank. */
+void weft_bench_p2p_mesh_own(const struct p2p_series *series, int rank, int ranks, size_t *first_p,
+                             size_t *count_p)
+{
+    if (series->op == P2P_MESHBW) {
+        *first_p = weft_bench_p2p_flood_index(rank == 0, rank, ranks);
+        *count_p = (size_t)(ranks - 1);
+    } else {
+        *first_p = pair_index(rank, rank + 1, ranks);
+        *count_p = (size_t)(ranks - 1 - rank);
+    }
 }
 
 static bool pass_whole(struct p2p_rank *rank, const struct p2p_series *series)
@@ -116,10 +136,15 @@ static bool iterate(struct p2p_rank *rank, const struct p2p_series *series, cons
                     struct p2p_outcome *outcome)
 {
     struct p2p_shared *shared = rank->shared;
+    struct p2p_nics nics_before, nics_after;
     fill(rank, series, pass->iteration);
-    weft_bench_p2p_barrier(&shared->all, rank->plan->ranks);
+    weft_bench_p2p_nics_read(rank->net_dev, &nics_before);
+    if (!rank->ground->meet(rank)) {
+        return false;
+    }
     uint64_t cpu_ns = weft_clock_cpu_ns(), begin_ns = weft_clock_ns();
-    if (!pass_whole(rank, series)) {
+    bool is_flood = series->op == P2P_MESHBW;
+    if (is_flood ? !weft_bench_p2p_flood(rank, series, pass->samples) : !pass_whole(rank, series)) {
         return false;
     }
     weft_bench_keep_slowest(&shared->pass_ns, weft_clock_ns() - begin_ns);
@@ -127,20 +152,25 @@ static bool iterate(struct p2p_rank *rank, const struct p2p_series *series, cons
     if (pass->is_kept && (rank->rank == 0 || !rank->plan->is_threads)) {
         atomic_fetch_add(&outcome->cpu_ns, cpu_ns);
     }
-    weft_bench_p2p_barrier(&shared->all, rank->plan->ranks);
-    if (!pass_pairs(rank, series, pass)) {
+    if (!rank->ground->meet(rank)) {
         return false;
     }
-    weft_bench_p2p_barrier(&shared->all, rank->plan->ranks);
+    if (pass->is_kept && rank->rank == 0) {
+        weft_bench_p2p_nics_read(rank->net_dev, &nics_after);
+        weft_bench_p2p_nics_add(&outcome->nics, &nics_before, &nics_after);
+    }
+    if (!is_flood && (!pass_pairs(rank, series, pass) || !rank->ground->meet(rank))) {
+        return false;
+    }
     if (rank->plan->is_checked) {
         check(rank, series, pass->iteration);
     }
     return true;
 }
 
-/* Warm-up included. pass_us: rank 0's, one per kept iteration. */
+/* Warm-up included. */
 static bool iterate_all(struct p2p_rank *rank, const struct p2p_series *series,
-                        struct p2p_outcome *outcome, double *pass_us)
+                        struct p2p_outcome *outcome)
 {
     size_t pairs = series->samples / (size_t)series->iters;
     uint64_t *samples = weft_bench_p2p_samples(rank->shared, rank->plan) + series->first;
@@ -150,14 +180,15 @@ static bool iterate_all(struct p2p_rank *rank, const struct p2p_series *series,
             .is_kept = i >= 0,
             .samples = i >= 0 ? samples + (size_t)i * pairs : NULL,
         };
-        weft_crew_step(rank->crew, "the mesh");
+        rank->ground->step(rank, "the mesh");
         if (!iterate(rank, series, &pass, outcome)) {
             return false;
         }
-        if (rank->rank == 0) { /* the others come here again only after the next barrier */
+        /* the others come here again only after the next barrier */
+        if (rank->rank == 0 || !rank->ground->is_shared) {
             uint64_t slowest_ns = atomic_exchange(&rank->shared->pass_ns, 0);
             if (i >= 0) {
-                pass_us[i] = (double)slowest_ns / 1e3;
+                rank->pass_us[i] = (double)slowest_ns / 1e3;
             }
         }
     }
@@ -168,18 +199,19 @@ bool weft_bench_p2p_mesh(struct p2p_rank *rank, const struct p2p_series *series,
                          struct p2p_outcome *outcome)
 {
     /* ranks that share a core do not reach what two cores reach */
-    bool has_limit = (unsigned)rank->plan->ranks <= weft_topo_cpus("");
+    bool has_limit = rank->has_limit && series->op == P2P_MESH &&
+                     (unsigned)rank->plan->ranks <= weft_topo_cpus("");
     double probe_ns = 0, limit_us = NAN;
-    double *pass_us = weft_cli_alloc((size_t)series->iters, sizeof(pass_us[0]));
     if (rank->rank < 2) {
-        weft_bench_p2p_barrier(&rank->shared->pair, 2);
+        if (!rank->ground->meet_pair(rank)) {
+            return false;
+        }
         probe_ns = weft_bench_p2p_probe(rank);
         if (has_limit && !weft_bench_p2p_limit(rank, series, probe_ns, &limit_us)) {
             return false;
         }
     }
-    weft_bench_p2p_barrier(&rank->shared->all, rank->plan->ranks);
-    if (!iterate_all(rank, series, outcome, pass_us)) {
+    if (!rank->ground->meet(rank) || !iterate_all(rank, series, outcome)) {
         return false;
     }
     if (rank->rank < 2) {
@@ -188,10 +220,8 @@ bool weft_bench_p2p_mesh(struct p2p_rank *rank, const struct p2p_series *series,
             outcome->probe_ns[0] = probe_ns;
             outcome->probe_ns[1] = probe_after_ns;
             outcome->limit_us = limit_us;
-            outcome->pass_us = weft_bench_p2p_median(pass_us, (size_t)series->iters);
-            outcome->moved = 2 * series->bytes * series->samples;
+            outcome->moved = (series->op == P2P_MESH ? 2 : 1) * series->bytes * series->samples;
         }
     }
-    free(pass_us);
     return true;
 }

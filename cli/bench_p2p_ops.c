@@ -78,7 +78,7 @@ static bool ping_pong(struct p2p_rank *rank, const struct p2p_series *series, in
 static bool post_sends(struct p2p_rank *rank, const struct p2p_series *series,
                        weft_request_t *requests)
 {
-    for (int i = 0; i < series->window; i++) {
+    for (int i = 0; i < series->inflight; i++) {
         weft_status_t status = weft_send(rank->comm, slot_of(rank->send, series, i), series->bytes,
                                          other(rank), TAG_DATA, &requests[i]);
         if (status != WEFT_OK) {
@@ -91,7 +91,7 @@ static bool post_sends(struct p2p_rank *rank, const struct p2p_series *series,
 static bool post_recvs(struct p2p_rank *rank, const struct p2p_series *series,
                        weft_request_t *requests)
 {
-    for (int i = 0; i < series->window; i++) {
+    for (int i = 0; i < series->inflight; i++) {
         weft_status_t status = weft_recv(rank->comm, slot_of(rank->recv, series, i), series->bytes,
                                          other(rank), TAG_DATA, &rank->messages[i], &requests[i]);
         if (status != WEFT_OK) {
@@ -109,7 +109,7 @@ static bool wait_all(struct p2p_rank *rank, int count)
 
 static bool are_long_enough(struct p2p_rank *rank, const struct p2p_series *series)
 {
-    for (int i = 0; i < series->window; i++) {
+    for (int i = 0; i < series->inflight; i++) {
         if (!is_long_enough(rank, &rank->messages[i], series->bytes)) {
             return false;
         }
@@ -125,10 +125,12 @@ static bool window_one_way(struct p2p_rank *rank, const struct p2p_series *serie
     for (int i = 0; i < count; i++) {
         bool is_fine;
         if (rank->rank == 0) {
-            is_fine = post_sends(rank, series, rank->requests) && wait_all(rank, series->window) &&
+            is_fine = post_sends(rank, series, rank->requests) &&
+                      wait_all(rank, series->inflight) &&
                       recv_one(rank, &answer, sizeof(answer), TAG_ANSWER);
         } else {
-            is_fine = post_recvs(rank, series, rank->requests) && wait_all(rank, series->window) &&
+            is_fine = post_recvs(rank, series, rank->requests) &&
+                      wait_all(rank, series->inflight) &&
                       send_one(rank, &answer, sizeof(answer), TAG_ANSWER) &&
                       are_long_enough(rank, series);
         }
@@ -163,8 +165,8 @@ static bool window_both_ways(struct p2p_rank *rank, const struct p2p_series *ser
     uint64_t before = weft_bench_p2p_ticks();
     for (int i = 0; i < count; i++) {
         bool is_fine = post_recvs(rank, series, rank->requests) &&
-                       post_sends(rank, series, rank->requests + series->window) &&
-                       wait_all(rank, 2 * series->window) && exchange_answers(rank) &&
+                       post_sends(rank, series, rank->requests + series->inflight) &&
+                       wait_all(rank, 2 * series->inflight) && exchange_answers(rank) &&
                        are_long_enough(rank, series);
         if (!is_fine) {
             return false;
@@ -218,7 +220,7 @@ p2p_op_fn weft_bench_p2p_op(enum p2p_op op)
     static const p2p_op_fn ops[P2P_OPS] = {
         [P2P_LAT] = ping_pong,         [P2P_RTT] = ping_pong,   [P2P_BW] = window_one_way,
         [P2P_BIBW] = window_both_ways, [P2P_PUT_NBI] = put_all, [P2P_PUT_QUIET] = put_all,
-        [P2P_PUT_BATCH] = put_all,     [P2P_MESH] = NULL,
+        [P2P_PUT_BATCH] = put_all,     [P2P_MESH] = NULL,       [P2P_MESHBW] = NULL,
     };
     return ops[op];
 }

@@ -7,25 +7,18 @@
  */
 #include "bench_p2p.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-/* Shorter than the parent's patience, so that Weft's own error, which names ranks, is the one
- * shown. */
-#define TIMEOUT_MS 20000
-#define SPIN_NS (10 * WEFT_NS_PER_MS)
 #define LEAD 2 /* operations before the clock of a batch */
 #define STALE 0xa5
 #define PAGE 4096
 
-/* ---- words and barriers ---- */
+/* ---- words ---- */
 
 bool weft_bench_p2p_fail(struct p2p_rank *rank, const char *fmt, ...)
 {
@@ -34,47 +27,13 @@ bool weft_bench_p2p_fail(struct p2p_rank *rank, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    if (rank->plan->is_threads) { /* the crew knows only the process */
-        return weft_crew_fail(rank->crew, "rank %d of %d: %s", rank->rank, rank->plan->ranks, text);
-    }
-    return weft_crew_fail(rank->crew, "%s", text);
+    return rank->ground->fail(rank, text);
 }
 
 bool weft_bench_p2p_fail_status(struct p2p_rank *rank, const char *what, weft_status_t status)
 {
     return weft_bench_p2p_fail(rank, "%s: %s: %s", what, weft_status_name(status),
                                weft_error_text());
-}
-
-/* Not the crew's: with threads the crew has one member. Whoever fails makes the parent kill all, so
- * nobody needs to be told here. */
-void weft_bench_p2p_barrier(struct p2p_barrier *barrier, int ranks)
-{
-    uint32_t generation = atomic_load(&barrier->generation);
-    if (atomic_fetch_add(&barrier->arrived, 1) + 1 == (uint32_t)ranks) {
-        atomic_store(&barrier->arrived, 0);
-        atomic_fetch_add(&barrier->generation, 1);
-        syscall(SYS_futex, &barrier->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-        return;
-    }
-    /* Two spin for a while, as they will when measured: a sleeper may be woken on its waker's core,
-     * and the scheduler takes its time to part them. More sleep: they would be in the way. */
-    uint64_t until_ns = ranks == 2 ? weft_clock_ns() + SPIN_NS : 0;
-    while (atomic_load(&barrier->generation) == generation && weft_clock_ns() < until_ns) {
-    }
-    while (atomic_load(&barrier->generation) == generation) {
-        syscall(SYS_futex, &barrier->generation, FUTEX_WAIT, generation, NULL, NULL, 0);
-    }
-}
-
-static void meet(struct p2p_rank *rank)
-{
-    weft_bench_p2p_barrier(&rank->shared->all, rank->plan->ranks);
-}
-
-static void meet_other(struct p2p_rank *rank)
-{
-    weft_bench_p2p_barrier(&rank->shared->pair, 2);
 }
 
 /* ---- the bytes ---- */
@@ -137,9 +96,11 @@ static bool run_timed(struct p2p_rank *rank, const struct p2p_series *series,
                       struct p2p_outcome *outcome, int done, int count)
 {
     p2p_op_fn op = weft_bench_p2p_op(series->op);
+    struct p2p_nics nics_before, nics_after;
     if (!op(rank, series, LEAD, NULL)) {
         return false;
     }
+    weft_bench_p2p_nics_read(rank->net_dev, &nics_before);
     uint64_t cpu_ns = weft_clock_cpu_ns();
     uint64_t begin_ns = weft_clock_ns(), begin = weft_bench_p2p_ticks();
     if (!op(rank, series, count, rank->rank == 0 ? rank->ticks : NULL)) {
@@ -151,6 +112,8 @@ static bool run_timed(struct p2p_rank *rank, const struct p2p_series *series,
         atomic_fetch_add(&outcome->cpu_ns, cpu_ns);
     }
     if (rank->rank == 0) {
+        weft_bench_p2p_nics_read(rank->net_dev, &nics_after);
+        weft_bench_p2p_nics_add(&outcome->nics, &nics_before, &nics_after);
         double ps_per_tick = (double)(end_ns - begin_ns) * 1e3 / (double)(end - begin);
         keep_samples(rank, series, done, count, ps_per_tick);
     }
@@ -165,15 +128,14 @@ static bool run_batches(struct p2p_rank *rank, const struct p2p_series *series,
     for (int done = 0; done < series->iters; batch++) {
         int left = series->iters - done;
         int count = left < series->batch ? left : series->batch;
-        weft_crew_step(rank->crew, weft_bench_p2p_op_name(series->op));
+        rank->ground->step(rank, weft_bench_p2p_op_name(series->op));
         if (is_checked || batch == 0) {
             fill(rank, series, batch);
         }
-        meet_other(rank);
-        if (!run_timed(rank, series, outcome, done, count)) {
+        if (!rank->ground->meet_pair(rank) || !run_timed(rank, series, outcome, done, count) ||
+            !rank->ground->meet_pair(rank)) {
             return false;
         }
-        meet_other(rank);
         if (is_checked) {
             check(rank, series, batch);
         }
@@ -195,10 +157,12 @@ static bool run_series(struct p2p_rank *rank, const struct p2p_series *series,
                        struct p2p_outcome *outcome)
 {
     double limit_us = NAN;
-    weft_crew_step(rank->crew, weft_bench_p2p_op_name(series->op));
-    meet_other(rank);
+    rank->ground->step(rank, weft_bench_p2p_op_name(series->op));
+    if (!rank->ground->meet_pair(rank)) {
+        return false;
+    }
     double probe_ns = weft_bench_p2p_probe(rank);
-    if (!weft_bench_p2p_limit(rank, series, probe_ns, &limit_us) ||
+    if ((rank->has_limit && !weft_bench_p2p_limit(rank, series, probe_ns, &limit_us)) ||
         !weft_bench_p2p_op(series->op)(rank, series, series->warmup, NULL) ||
         !run_batches(rank, series, outcome)) {
         return false;
@@ -220,16 +184,18 @@ static bool run_all_series(struct p2p_rank *rank)
         const struct p2p_series *series = &plan->series[i];
         struct p2p_outcome *outcome = &weft_bench_p2p_outcomes(rank->shared)[i];
         bool is_fine = true;
-        if (series->op == P2P_MESH) {
+        if (weft_bench_p2p_is_mesh(series->op)) {
             is_fine = weft_bench_p2p_mesh(rank, series, outcome);
         } else if (rank->rank < 2) {
             is_fine = run_series(rank, series, outcome);
         }
-        if (!is_fine) {
+        if (!is_fine || !rank->ground->collect(rank, series)) {
             return false;
         }
-        meet(rank);
         if (rank->rank == 0) {
+            if (weft_bench_p2p_is_mesh(series->op)) {
+                outcome->pass_us = weft_bench_p2p_median(rank->pass_us, (size_t)series->iters);
+            }
             atomic_fetch_add(&rank->shared->series_done, 1);
         }
     }
@@ -238,10 +204,9 @@ static bool run_all_series(struct p2p_rank *rank)
 
 /* ---- joining and leaving ---- */
 
-static bool take_buffer(struct p2p_rank *rank, uint8_t **buffer_p)
+static bool take_buffer(struct p2p_rank *rank, size_t len, uint8_t **buffer_p)
 {
     void *memory = NULL;
-    size_t len = rank->plan->buffer_len;
     if (rank->plan->is_shared_alloc) {
         weft_status_t status = weft_alloc(len, &memory);
         if (status != WEFT_OK) {
@@ -268,31 +233,31 @@ static void give_buffer(const struct p2p_rank *rank, uint8_t *buffer)
 
 static bool join(struct p2p_rank *rank)
 {
-    weft_config_t config = WEFT_CONFIG_INIT;
-    config.start_timeout_ms = TIMEOUT_MS;
-    config.timeout_ms = TIMEOUT_MS;
-    weft_status_t status = rank->rank == 0 ? weft_id_create(NULL, &rank->shared->id) : WEFT_OK;
-    if (status != WEFT_OK) {
-        return weft_bench_p2p_fail_status(rank, "weft_id_create", status);
+    weft_status_t status = WEFT_OK;
+    if (!rank->ground->create(rank)) {
+        return false;
     }
-    meet(rank);
-    status =
-        weft_comm_create(&rank->shared->id, rank->rank, rank->plan->ranks, &config, &rank->comm);
-    if (status != WEFT_OK) {
-        return weft_bench_p2p_fail_status(rank, "weft_comm_create", status);
+    if (rank->plan->has_puts && rank->rank < 2) {
+        weft_mem_t *mem = &rank->shared->mem;
+        if (rank->rank == 1) {
+            status = weft_mem_register(rank->comm, rank->recv, rank->plan->buffer_len, mem);
+        }
+        if (status != WEFT_OK) {
+            return weft_bench_p2p_fail_status(rank, "weft_mem_register", status);
+        }
+        if (!rank->ground->tell(rank, mem, sizeof(*mem))) {
+            return false;
+        }
     }
-    if (rank->rank == 1 && rank->plan->has_puts) {
-        status =
-            weft_mem_register(rank->comm, rank->recv, rank->plan->buffer_len, &rank->shared->mem);
-    }
-    meet(rank);
-    return status == WEFT_OK || weft_bench_p2p_fail_status(rank, "weft_mem_register", status);
+    return rank->ground->meet(rank);
 }
 
 static bool leave(struct p2p_rank *rank)
 {
-    meet(rank); /* nobody closes while another one still needs it */
     weft_status_t status = WEFT_OK;
+    if (!rank->ground->meet(rank)) { /* nobody closes while another one still needs it */
+        return false;
+    }
     if (rank->rank == 1 && rank->plan->has_puts) {
         status = weft_mem_deregister(rank->comm, &rank->shared->mem);
     }
@@ -303,44 +268,64 @@ static bool leave(struct p2p_rank *rank)
     return status == WEFT_OK || weft_bench_p2p_fail_status(rank, "weft_comm_close", status);
 }
 
-static size_t longest_batch(const struct p2p_plan *plan)
+static void take_lists(struct p2p_rank *rank)
 {
-    int longest = 1;
+    const struct p2p_plan *plan = rank->plan;
+    size_t inflight = (size_t)plan->inflight_max;
+    int batch = 1, iters = 1;
     for (size_t i = 0; i < plan->count; i++) {
-        longest = plan->series[i].batch > longest ? plan->series[i].batch : longest;
+        batch = plan->series[i].batch > batch ? plan->series[i].batch : batch;
+        iters = plan->series[i].iters > iters ? plan->series[i].iters : iters;
     }
-    return (size_t)longest;
+    rank->requests = weft_cli_alloc(2 * inflight, sizeof(weft_request_t));
+    rank->messages = weft_cli_alloc(inflight, sizeof(weft_message_t));
+    rank->ticks = weft_cli_alloc((size_t)batch, sizeof(uint64_t));
+    rank->pass_us = weft_cli_alloc((size_t)iters, sizeof(double));
+}
+
+static void give_all(struct p2p_rank *rank)
+{
+    give_buffer(rank, rank->send);
+    give_buffer(rank, rank->recv);
+    free(rank->requests);
+    free(rank->messages);
+    free(rank->ticks);
+    free(rank->pass_us);
+}
+
+bool weft_bench_p2p_serve(struct p2p_rank *rank)
+{
+    rank->socket = rank->net_dev = -1;
+    if (rank->rank == 0) {
+        rank->net_dev = open("/proc/self/net/dev", O_RDONLY | O_CLOEXEC);
+    }
+    take_lists(rank);
+    rank->ground->step(rank, "joining");
+    bool is_fine = take_buffer(rank, rank->plan->send_len, &rank->send) &&
+                   take_buffer(rank, rank->plan->buffer_len, &rank->recv) && join(rank) &&
+                   weft_bench_p2p_socket_open(rank) && run_all_series(rank) && leave(rank);
+    if (rank->socket >= 0) {
+        close(rank->socket);
+    }
+    if (rank->net_dev >= 0) {
+        close(rank->net_dev);
+    }
+    if (is_fine) { /* otherwise something may still be in flight in them */
+        give_all(rank);
+    }
+    return is_fine;
 }
 
 static bool be_rank(struct weft_crew *crew, const struct p2p_plan *plan, int number)
 {
-    size_t window = (size_t)plan->window_max;
     struct p2p_rank rank = {
+        .ground = &weft_bench_p2p_crew_ground,
         .crew = crew,
         .plan = plan,
         .shared = weft_crew_shared(crew),
         .rank = number,
-        .requests = weft_cli_alloc(2 * window, sizeof(weft_request_t)),
-        .messages = weft_cli_alloc(window, sizeof(weft_message_t)),
-        .ticks = weft_cli_alloc(longest_batch(plan), sizeof(uint64_t)),
-        .socket = -1,
     };
-    weft_crew_step(crew, "joining");
-    bool is_fine = take_buffer(&rank, &rank.send) && take_buffer(&rank, &rank.recv) &&
-                   join(&rank) &&
-                   (plan->path != P2P_TCP || number > 1 || weft_bench_p2p_socket_open(&rank)) &&
-                   run_all_series(&rank) && leave(&rank);
-    if (rank.socket >= 0) {
-        close(rank.socket);
-    }
-    if (is_fine) { /* otherwise something may still be in flight in them */
-        give_buffer(&rank, rank.send);
-        give_buffer(&rank, rank.recv);
-        free(rank.requests);
-        free(rank.messages);
-        free(rank.ticks);
-    }
-    return is_fine;
+    return weft_bench_p2p_serve(&rank);
 }
 
 /* ---- ranks as threads ---- */

@@ -334,6 +334,15 @@ static weft_status_t merge_local(const struct weft_params *params, const struct 
     return WEFT_OK;
 }
 
+bool weft_launch_is_there(const struct weft_params *params, weft_launch_getenv_fn get,
+                          void *context)
+{
+    const struct reader reader = {get, context};
+    struct sets sets = {0};
+    return read_sets(params, &reader, &sets) != WEFT_OK || sets.own.is_there ||
+           pick_foreign(&sets) != NULL;
+}
+
 weft_status_t weft_launch_detect(const struct weft_params *params, weft_launch_getenv_fn get,
                                  void *context, struct weft_launch *launch_p)
 {

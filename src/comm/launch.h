@@ -40,6 +40,9 @@ typedef const char *(*weft_launch_getenv_fn)(const char *name, void *context);
 /* ERR_INVALID: says which variable is missing, or which two contradict each other and how. */
 weft_status_t weft_launch_detect(const struct weft_params *params, weft_launch_getenv_fn get,
                                  void *context, struct weft_launch *launch_p);
+/* Does anybody say that this process is a rank? Also true when that is said wrongly: detect says how. */
+bool weft_launch_is_there(const struct weft_params *params, weft_launch_getenv_fn get,
+                          void *context);
 const char *weft_launcher_name(enum weft_launcher launcher);
 
 /* Slurm: first host of a node list such as "gpu[07-09,12],login1" → "gpu07". ERR_INVALID. */
