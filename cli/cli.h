@@ -27,6 +27,7 @@ int weft_cli_lab(int argc, char **argv);
 int weft_cli_params(int argc, char **argv);
 int weft_cli_run(int argc, char **argv);
 int weft_cli_topo(int argc, char **argv);
+int weft_cli_tune(int argc, char **argv);
 
 /* ---- options (options.c) ---- */
 

@@ -15,6 +15,7 @@ static const struct subcommand subcommands[] = {
     {"run", "start N ranks of a program on this host", weft_cli_run},
     {"bench", "measure: bootstrap (start-up, allgather, barrier), p2p (messages, puts)",
      weft_cli_bench},
+    {"tune", "find the fastest settings for tcp here, and keep them as a profile", weft_cli_tune},
     {"lab", "try a job on several hosts with several NICs: namespaces of this machine",
      weft_cli_lab},
     {"topo", "draw this host: cores, NUMA nodes, NICs, GPUs, and what data would go over",

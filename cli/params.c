@@ -31,6 +31,8 @@ static const char *origin_name(const struct weft_params *params, enum weft_param
         return "env, refused";
     }
     switch (params->origin[param]) {
+    case WEFT_ORIGIN_PROFILE:
+        return "profile";
     case WEFT_ORIGIN_ENV:
         return "env";
     case WEFT_ORIGIN_CONFIG:

@@ -88,7 +88,7 @@ struct weft_log_limiter {
 /* true: print now; *held_back_p is how many lines were swallowed before this one */
 bool weft_log_limit(struct weft_log_limiter *limiter, uint64_t now_ns, uint32_t *held_back_p);
 
-/* ---- params (params.c, params_compare.c, values.c, params_table.h) ---- */
+/* ---- params (params.c, params_compare.c, params_profile.c, values.c, params_table.h) ---- */
 
 enum weft_param_type {
     WEFT_PARAM_INT,
@@ -111,7 +111,12 @@ enum weft_param {
 
 #define WEFT_PARAM_TEXT_LEN 256
 
-enum weft_param_origin { WEFT_ORIGIN_DEFAULT, WEFT_ORIGIN_ENV, WEFT_ORIGIN_CONFIG };
+enum weft_param_origin {
+    WEFT_ORIGIN_DEFAULT,
+    WEFT_ORIGIN_PROFILE,
+    WEFT_ORIGIN_ENV,
+    WEFT_ORIGIN_CONFIG,
+};
 
 struct weft_param_info {
     const char *env;
@@ -131,7 +136,7 @@ struct weft_params {
     enum weft_param_origin origin[WEFT_PARAM_COUNT];
 };
 
-/* Reads defaults and environment. ERR_INVALID: "WEFT_HEARTBEAT=abc: expected a duration between
+/* Reads defaults, the profile (params_profile.c) and the environment. ERR_INVALID: "WEFT_HEARTBEAT=abc: expected a duration between
  * 10ms and 60s". Warns once per process about each unknown WEFT_… variable, with the nearest name.
  * Applies WEFT_LOG. */
 weft_status_t weft_params_load(struct weft_params *params_p);
@@ -152,6 +157,37 @@ bool weft_value_parse(enum weft_param_type type, const char *text, int64_t *numb
 void weft_value_print(enum weft_param_type type, int64_t number, char *text, size_t room);
 /* The known name nearest to an unknown one, or NULL when none is near. */
 const char *weft_params_nearest(const char *env);
+
+/* What params.c and params_profile.c lend each other. Why a value is refused, "WEFT_HEARTBEAT=abc:
+ * expected …"; false: it is fine. Touches no error text. */
+#define WEFT_REFUSAL_LEN 512
+bool weft_params_refuse(enum weft_param param, const char *value, char text[WEFT_REFUSAL_LEN]);
+bool weft_params_keep(struct weft_params *params, enum weft_param param, const char *value,
+                      enum weft_param_origin origin); /* false: refused, nothing changed */
+/* The setting whose variable is the first len bytes of name, or WEFT_PARAM_COUNT. */
+unsigned weft_params_find(const char *name, size_t len);
+/* true once per process and text: for warnings that every reading would repeat. */
+bool weft_params_is_news(const char *text);
+
+/* ---- the profile: settings that `weft tune` found for this machine (params_profile.c) ---- */
+
+#define WEFT_PROFILE_PATH_LEN 4096
+#define WEFT_PROFILE_MACHINE "# machine:" /* begins the line that says where it fits */
+/* Where it is without WEFT_PROFILE: $XDG_CONFIG_HOME/weft/profile, else ~/.config/weft/profile.
+ * false: nobody says. */
+bool weft_profile_path(char path[WEFT_PROFILE_PATH_LEN]);
+/* Takes over what the profile says, all of it or nothing. Never fails: when there is something to say
+ * (unreadable, wrong, stale), it is in text, which is else "". */
+#define WEFT_PROFILE_TEXT_LEN 1024
+void weft_profile_load(struct weft_params *params, char text[WEFT_PROFILE_TEXT_LEN]);
+
+/* ---- this machine in a line (machine.c); root is "" or stands in for / (tests) ---- */
+
+#define WEFT_MACHINE_LEN 2560
+/* "AMD EPYC 9R14; 96 CPUs; eth0 25G, eth1 25G" */
+void weft_machine_print(const char *root, char text[WEFT_MACHINE_LEN]);
+/* Is this another machine than the one of `line`? what: the first difference, in words. */
+bool weft_machine_differs(const char *root, const char *line, char *what, size_t room);
 
 /* ---- clock (clock.c) ---- */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Settings: the table, one reading of the environment, checks. Loading is part of a start that
- * takes a fraction of a millisecond: one pass over environ, no allocation. The value of WEFT_ID
+ * Settings: the table, one reading of profile and environment, checks. Loading is part of a start that
+ * takes a fraction of a millisecond: one pass over environ, no allocation, one look for
+ * a profile. The value of WEFT_ID
  * holds a secret: no function here prints it, also not in an error; nor the value of an unknown
  * variable, which may be WEFT_ID misspelt.
  */
@@ -29,8 +30,7 @@ const struct weft_param_info *weft_param_info(enum weft_param param)
     return &infos[param];
 }
 
-/* The setting whose variable is the first len bytes of name, or WEFT_PARAM_COUNT. */
-static unsigned find_param(const char *name, size_t len)
+unsigned weft_params_find(const char *name, size_t len)
 {
     unsigned param = 0;
 
@@ -81,7 +81,7 @@ static bool read_value(const struct weft_param_info *info, const char *value, in
     return *number_p >= info->min && *number_p <= info->max;
 }
 
-static weft_status_t refuse_value(enum weft_param param, const char *value)
+static void explain(enum weft_param param, const char *value, char text[WEFT_REFUSAL_LEN])
 {
     const struct weft_param_info *info = &infos[param];
     const char *shown = param == WEFT_PARAM_ID ? HIDDEN : value;
@@ -90,11 +90,13 @@ static weft_status_t refuse_value(enum weft_param param, const char *value)
 
     switch (info->type) {
     case WEFT_PARAM_TEXT:
-        return weft_fail(WEFT_ERR_INVALID, "%s=%.64s: expected at most %" PRId64 " characters",
-                         info->env, shown, info->max);
+        snprintf(text, WEFT_REFUSAL_LEN, "%s=%.64s: expected at most %" PRId64 " characters",
+                 info->env, shown, info->max);
+        return;
     case WEFT_PARAM_CHOICE:
-        return weft_fail(WEFT_ERR_INVALID, "%s=%.64s: expected one of %s", info->env, shown,
-                         info->choices);
+        snprintf(text, WEFT_REFUSAL_LEN, "%s=%.64s: expected one of %s", info->env, shown,
+                 info->choices);
+        return;
     case WEFT_PARAM_SIZE:
         kind = "a size";
         break;
@@ -106,42 +108,66 @@ static weft_status_t refuse_value(enum weft_param param, const char *value)
     }
     weft_value_print(info->type, info->min, min, sizeof(min));
     weft_value_print(info->type, info->max, max, sizeof(max));
-    return weft_fail(WEFT_ERR_INVALID, "%s=%.64s: expected %s between %s and %s", info->env, shown,
-                     kind, min, max);
+    snprintf(text, WEFT_REFUSAL_LEN, "%s=%.64s: expected %s between %s and %s", info->env, shown,
+             kind, min, max);
+}
+
+bool weft_params_refuse(enum weft_param param, const char *value, char text[WEFT_REFUSAL_LEN])
+{
+    int64_t number;
+
+    if (strlen(value) < WEFT_PARAM_TEXT_LEN && read_value(&infos[param], value, &number)) {
+        return false;
+    }
+    explain(param, value, text);
+    return true;
+}
+
+bool weft_params_keep(struct weft_params *params, enum weft_param param, const char *value,
+                      enum weft_param_origin origin)
+{
+    size_t len = strlen(value);
+    int64_t number;
+
+    if (len >= WEFT_PARAM_TEXT_LEN || !read_value(&infos[param], value, &number)) {
+        return false;
+    }
+    params->number[param] = number;
+    memcpy(params->text[param], value, len + 1);
+    params->origin[param] = origin;
+    return true;
 }
 
 /* Checks and keeps one value; a setting for the log takes effect at once. */
 static weft_status_t store(struct weft_params *params, enum weft_param param, const char *value,
                            enum weft_param_origin origin)
 {
-    size_t len = strlen(value);
-    int64_t number = 0;
+    char text[WEFT_REFUSAL_LEN];
 
-    if (len >= WEFT_PARAM_TEXT_LEN || !read_value(&infos[param], value, &number)) {
-        return refuse_value(param, value);
-    }
-    if (param == WEFT_PARAM_LOG && origin != WEFT_ORIGIN_DEFAULT) {
+    if (param == WEFT_PARAM_LOG && origin != WEFT_ORIGIN_DEFAULT &&
+        strlen(value) < WEFT_PARAM_TEXT_LEN) {
         weft_status_t status = weft_log_configure(value);
 
         if (status != WEFT_OK) {
             return status;
         }
     }
-    params->number[param] = number;
-    memcpy(params->text[param], value, len + 1);
-    params->origin[param] = origin;
-    return WEFT_OK;
+    if (weft_params_keep(params, param, value, origin)) {
+        return WEFT_OK;
+    }
+    explain(param, value, text);
+    return weft_fail(WEFT_ERR_INVALID, "%s", text);
 }
 
 /* ---- reading the environment ---- */
 
-static bool is_new_name(const char *name, size_t len)
+bool weft_params_is_news(const char *text)
 {
     static _Atomic uint64_t warned[256]; /* hashes; when it is full we are silent */
     uint64_t hash = UINT64_C(14695981039346656037);
 
-    for (size_t i = 0; i < len; i++) { /* FNV-1a */
-        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    for (const char *at = text; *at != '\0'; at++) { /* FNV-1a */
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
     }
     for (size_t i = 0; i < WEFT_COUNT_OF(warned); i++) {
         uint64_t seen = 0;
@@ -163,7 +189,7 @@ static void warn_unknown(const char *entry)
     const char *nearest;
 
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(entry, "="), entry);
-    if (!weft_log_is_on(WEFT_ROOM_base, WEFT_LOG_WARN) || !is_new_name(name, strlen(name))) {
+    if (!weft_log_is_on(WEFT_ROOM_base, WEFT_LOG_WARN) || !weft_params_is_news(name)) {
         return;
     }
     nearest = weft_params_nearest(name);
@@ -188,13 +214,13 @@ static weft_status_t read_environment(struct weft_params *params)
             continue;
         }
         len = strcspn(*entry, "=");
-        param = find_param(*entry, len);
+        param = weft_params_find(*entry, len);
         if (param == WEFT_PARAM_COUNT) {
             if (unknown_count < UNKNOWN_MAX) {
                 unknown[unknown_count++] = *entry;
             }
         } else if ((*entry)[len] == '=' && (*entry)[len + 1] != '\0' &&
-                   params->origin[param] == WEFT_ORIGIN_DEFAULT) {
+                   params->origin[param] != WEFT_ORIGIN_ENV) {
             /* "NAME=" is how scripts unset; of two of a name the first counts, as in getenv */
             weft_status_t status = store(params, param, *entry + len + 1, WEFT_ORIGIN_ENV);
 
@@ -212,15 +238,21 @@ static weft_status_t read_environment(struct weft_params *params)
 weft_status_t weft_params_load(struct weft_params *params_p)
 {
     struct weft_params params;
+    char text[WEFT_PROFILE_TEXT_LEN];
     weft_status_t status = WEFT_OK;
 
     for (unsigned param = 0; param < WEFT_PARAM_COUNT && status == WEFT_OK; param++) {
         status = store(&params, param, infos[param].fallback, WEFT_ORIGIN_DEFAULT);
     }
     if (status == WEFT_OK) {
+        weft_profile_load(&params, text);
         status = read_environment(&params);
     }
     if (status == WEFT_OK) {
+        if (text[0] != '\0' && weft_log_is_on(WEFT_ROOM_base, WEFT_LOG_WARN) &&
+            weft_params_is_news(text)) {
+            weft_log(base, WARN, "%s", text); /* only now, as WEFT_LOG may silence it */
+        }
         for (unsigned param = 0; param < WEFT_PARAM_COUNT; param++) {
             /* the used part only: most of the array stays untouched */
             memcpy(params_p->text[param], params.text[param], strlen(params.text[param]) + 1);

@@ -11,6 +11,8 @@
 #define WEFT_PARAMS(X) \
     X(LOG, "WEFT_LOG", TEXT, "warn", 0, 255, false, NULL, \
       "log level (off, error, warn, info, debug, trace), or per room: net:debug,info") \
+    X(PROFILE, "WEFT_PROFILE", TEXT, "", 0, 255, false, NULL, \
+      "file with the settings that weft tune found; off: none; empty: ~/.config/weft/profile") \
     X(RANK, "WEFT_RANK", INT, "-1", -1, INT32_MAX, false, NULL, \
       "this process's rank; -1: ask the launcher") \
     X(RANKS, "WEFT_RANKS", INT, "-1", -1, INT32_MAX, false, NULL, \
