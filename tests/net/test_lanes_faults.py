@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One NIC of four goes away under traffic, and comes back: nothing is lost, nothing comes twice, and
+nobody waits long. With --long: 50 times on the near side, 50 times on the far one."""
+import sys
+import time
+import unittest
+
+import ranks
+from lanes import BACK_S, BUSY_S, CHANCE, FAR_S, IS_LONG, NEAR_S, LanesCase, pause
+
+KINDS = ("near", "far", "hole")
+TRAFFICS = ("long", "short", "put", "signal", "get")
+
+
+class Break:
+    """What happens to one NIC, in words and in deeds."""
+
+    def __init__(self, lab, traffic, kind, nic):
+        sender = 1 if traffic in ("get", "back") else 0  # of the bulk
+        self.host = sender if kind == "near" else 1 - sender
+        if kind == "hole":
+            self.host = CHANCE.randrange(2)
+            self.breaks, self.heals = lab.blackhole, lambda *at: lab.blackhole(*at, on=False)
+        elif CHANCE.random() < 0.5:
+            self.breaks, self.heals = lab.link_down, lab.link_up
+        else:
+            self.breaks, self.heals = lab.unplug, lab.plug
+        self.nic, self.kind = nic, kind
+        self.limit = (NEAR_S if kind == "near" else FAR_S) + BUSY_S
+        self.wait = CHANCE.uniform(0.05, 0.3)
+        self.lasts = CHANCE.uniform(0.05, 0.8 if kind == "near" else 1.6)
+        self.words = "%s: eth%d of h%d %s for %.2f s (%s)" % (
+            traffic, nic, self.host, self.breaks.__name__, self.lasts, kind)
+        self.since = self.until = self.back = None
+
+
+class OneNic(LanesCase):
+    def go_through(self, job, one, has_bulk):
+        pause(one.wait)
+        one.since = time.monotonic()
+        one.breaks(one.host, one.nic)
+        pause(one.lasts)
+        try:
+            one.heals(one.host, one.nic)
+            healed = time.monotonic()
+            self.check_runs(job)
+            if has_bulk:
+                self.await_bytes([one.nic], "bytes over eth%d again" % one.nic, BACK_S)
+            one.back = time.monotonic() - healed
+        except AssertionError as error:
+            self.fail("%s: %s\n%s" % (one.words, error, self.story(job)))
+        one.until = time.monotonic()
+
+    def run_breaks(self, traffic, breaks):
+        job = self.job(*traffic.split("+"))
+        for one in breaks:
+            self.go_through(job, one, traffic != "short" or one.nic == 0)
+        self.finish(job)
+        too_long = []
+        for one in breaks:
+            stalls = self.stalls(job, one.since, one.until)
+            worst = max(stalls.values(), default=0)
+            print("%s: stall %.3f s, back after %.2f s" % (one.words, worst, one.back),
+                  file=sys.stderr)
+            if worst > one.limit:
+                too_long.append("%s: stall %.3f s, at most %.1f" % (one.words, worst, one.limit))
+        self.assertEqual(too_long, [], self.story(job))
+
+    def check_traffic(self, traffic, kinds=KINDS):
+        """Each kind, with NICs in an order by chance."""
+        if IS_LONG:
+            kinds = ["near"] * 10 + ["far", "hole"] * 5
+            CHANCE.shuffle(kinds)
+        nics = CHANCE.sample(range(self.NICS), self.NICS)
+        self.run_breaks(traffic, [Break(self.lab, traffic, kind, nics[i % self.NICS])
+                                  for i, kind in enumerate(kinds)])
+
+    def test_long_messages_go_on_without_a_nic(self):
+        self.check_traffic("long", KINDS + ("near",))
+
+    def test_short_messages_go_on_without_a_nic(self):
+        """They all go over eth0 while it is there."""
+        self.run_breaks("short", [Break(self.lab, "short", kind, 0) for kind in KINDS])
+        if IS_LONG:
+            self.check_traffic("short")
+
+    def test_puts_are_done_once_without_a_nic(self):
+        self.check_traffic("put", KINDS + ("near",))
+
+    def test_signals_are_added_once_without_a_nic(self):
+        self.check_traffic("signal")
+
+    def test_gets_go_on_without_a_nic(self):
+        self.check_traffic("get")
+
+    @unittest.skipUnless(IS_LONG, "with --long")
+    def test_everything_at_once_goes_on_without_a_nic(self):
+        """Five threads on two cores: for what arrives, the times say little."""
+        job = self.job(*TRAFFICS)
+        for i in range(24):
+            self.go_through(job, Break(self.lab, "all", KINDS[i % 3], CHANCE.randrange(4)), True)
+        self.finish(job)
+
+
+if __name__ == "__main__":
+    ranks.main()
