@@ -103,10 +103,10 @@ static bool is_process_stopped(pid_t pid)
 static uint64_t silent_since(struct weft_control_watch *watch, const struct weft_net_conn *conn,
                              uint64_t now_ns)
 {
-    if (conn->is_beating) {
+    if (conn->is_beating || !conn->is_local) { /* between hosts all beat from the start */
         return conn->heard_ns;
     }
-    if (!conn->is_local || !is_process_stopped(conn->peer_pid)) {
+    if (!is_process_stopped(conn->peer_pid)) {
         watch->stopped_ns = 0;
     } else if (watch->stopped_ns == 0) {
         watch->stopped_ns = now_ns;

@@ -188,6 +188,12 @@ static int start_thread(void)
     pthread_attr_setstacksize(&attr, STACK_LEN);
     error = pthread_create(&background.thread, &attr, background_main, NULL);
     pthread_attr_destroy(&attr);
+    if (error == EINVAL) { /* the program's thread-local memory alone is larger: the usual stack */
+        pthread_attr_init(&attr);
+        pthread_attr_setsigmask_np(&attr, &all);
+        error = pthread_create(&background.thread, &attr, background_main, NULL);
+        pthread_attr_destroy(&attr);
+    }
     return error;
 }
 

@@ -420,6 +420,9 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         return;
     }
     weft_chunks_replay(bundle);
+    if (bundle->link->told != bundle->link->received) {
+        weft_link_tell(bundle->link);
+    }
     if (is_busy) {
         weft_bundle_watch(bundle);
     }

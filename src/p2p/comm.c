@@ -184,8 +184,9 @@ static void say_bye(struct weft_p2p_comm *comm)
     weft_engine_run_tasks(p2p->engine); /* what was begun is sent before the bye */
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         struct weft_p2p_peer *peer = comm->peers[rank];
-        if (peer != NULL && !peer->is_gone && peer->link.state == WEFT_LINK_UP &&
-            peer->link.bundle != NULL) {
+        bool is_kept = peer != NULL && (peer->link.bundle != NULL ||
+                                        peer->link.state == WEFT_LINK_CALLING);
+        if (is_kept && !peer->is_gone && peer->link.state != WEFT_LINK_DOWN) {
             weft_p2p_reply(peer, &bye); /* asks for an acknowledgement of everything before it */
         }
     }
@@ -232,6 +233,7 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
     weft_list_remove(&comm->node);
     weft_p2p_registrations_close(comm); /* its peers hear of the closing, not of a refusal */
     settle_all(comm);
+    weft_p2p_requests_end_with(comm);
     drop_arrivals(comm);
     weft_engine_unlock(p2p->engine);
     comm_free(comm);

@@ -342,6 +342,8 @@ void weft_p2p_request_end(struct weft_request *request, weft_status_t status, co
 void weft_p2p_request_settle(struct weft_request *request);
 /* Begins it under the lock (now, or by the driver) and waits for it, or hands it out. */
 weft_status_t weft_p2p_request_run(struct weft_request *request, weft_request_t *request_p);
+/* Their communicator goes: their owners can do nothing with them any more. */
+void weft_p2p_requests_end_with(const struct weft_p2p_comm *comm);
 void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns);
 
 /* ---- comm.c ---- */

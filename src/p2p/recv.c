@@ -5,6 +5,7 @@
  */
 #include "p2p/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +47,16 @@ static void note_message(struct weft_request *request, uint32_t source, uint32_t
 
 void weft_p2p_recv_end(struct weft_request *request)
 {
-    bool is_cut = request->total > request->len;
-    weft_p2p_request_end(request, is_cut ? WEFT_ERR_TRUNCATED : WEFT_OK, "");
+    char text[WEFT_P2P_TEXT];
+    if (request->total <= request->len) {
+        weft_p2p_request_end(request, WEFT_OK, "");
+        return;
+    }
+    snprintf(text, sizeof(text),
+             "a message of %llu bytes from rank %d with tag %d is longer than the buffer of %zu",
+             (unsigned long long)request->total, request->message.source, request->message.tag,
+             request->len);
+    weft_p2p_request_end(request, WEFT_ERR_TRUNCATED, text);
 }
 
 static void eager_into(struct weft_request *request, const void *payload, size_t len)

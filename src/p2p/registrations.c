@@ -96,7 +96,14 @@ weft_status_t weft_p2p_register(struct weft_p2p_comm *comm, void *memory, size_t
                                      .comm = comm->id,
                                      .len = len,
                                      .region_offset = (uintptr_t)memory % sizeof(uint64_t)};
+    struct weft_mem_place place;
     weft_status_t status;
+    if (weft_mem_find(memory, 1, &place) && len > place.len - place.offset) {
+        return weft_fail(WEFT_ERR_INVALID,
+                         "weft_mem_register: %zu bytes, but the allocation of weft_alloc() ends "
+                         "after %zu",
+                         len, (size_t)(place.len - place.offset));
+    }
     weft_engine_lock(p2p->engine);
     status = grow(p2p);
     if (status == WEFT_OK) {

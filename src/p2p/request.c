@@ -89,6 +89,18 @@ void weft_p2p_request_give(struct weft_p2p *p2p, struct weft_request *request)
     unlock_pool(p2p);
 }
 
+void weft_p2p_requests_end_with(const struct weft_p2p_comm *comm)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    lock_pool(p2p);
+    for (struct weft_request *it = p2p->newest; it != NULL; it = it->older) {
+        if (it->comm == comm) {
+            it->magic = 0;
+        }
+    }
+    unlock_pool(p2p);
+}
+
 bool weft_p2p_request_is_valid(weft_request_t request)
 {
     return request->magic == WEFT_REQUEST_MAGIC;
