@@ -34,13 +34,14 @@ def pause(seconds):
 class LanesCase(NetCase):
     """self.lab is one of the class; each test puts back what it changed."""
     HOSTS, NICS, RATE = 2, 4, "1G"
+    latest = ()  # the ranks of the latest job
 
     @classmethod
     def setUpClass(cls):
         cls.lab = Lab(hosts=cls.HOSTS, nics=cls.NICS, rate=cls.RATE)
         cls.addClassCleanup(cls.lab.close)
 
-    def job(self, *traffics, moves=True, **variables):
+    def job(self, *traffics, **variables):
         """One rank per host; returns when there is progress in every traffic."""
         variables.setdefault("WEFT_LOG", "link:info,warn")
         job = [self.start([LANES_PROGRAM] + list(traffics),
@@ -50,8 +51,8 @@ class LanesCase(NetCase):
         deadline = time.monotonic() + START_S
         for process in job:
             process.event("started", deadline)
-        if moves:
-            self.await_bytes(range(self.NICS), "a beginning", any_nic=True)
+        self.latest = job
+        self.await_bytes(range(self.NICS), "a beginning", any_nic=True)
         return job
 
     def finish(self, job, within=START_S):
@@ -74,7 +75,7 @@ class LanesCase(NetCase):
         for process in job:
             if process.child.poll() is not None:
                 process.wait(time.monotonic() + 5)
-                self.fail(self.story(job))
+                self.fail("a rank has ended\n" + self.story(job))
 
     # ---- bytes per NIC ----
 
@@ -84,11 +85,19 @@ class LanesCase(NetCase):
         return [sum(counters["eth%d" % nic]) for nic in range(self.NICS)]
 
     def await_bytes(self, nics, what, within=START_S, any_nic=False):
-        """Until each of the NICs (or one) has carried bulk from now on; returns after how long."""
-        before, began = self.carried(), time.monotonic()
-        wait_until(lambda: (any if any_nic else all)(
-            self.carried()[nic] - before[nic] > MOVED for nic in nics), within, what)
-        return time.monotonic() - began
+        """Until each of the NICs (or one) has carried bulk from now on."""
+        before = self.carried()
+
+        def moved():
+            now = self.carried()
+            return (any if any_nic else all)(now[nic] - before[nic] > MOVED for nic in nics)
+        try:
+            wait_until(lambda: moved() or any(one.child.poll() is not None for one in self.latest),
+                       within, what)
+        except AssertionError as error:
+            self.fail("%s, only %s bytes\n%s" % (
+                error, [b - a for a, b in zip(before, self.carried())], self.story(self.latest)))
+        self.check_runs(self.latest)
 
     # ---- stalls ----
 

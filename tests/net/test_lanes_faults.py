@@ -48,7 +48,7 @@ class OneNic(LanesCase):
                 self.await_bytes([one.nic], "bytes over eth%d again" % one.nic, BACK_S)
             one.back = time.monotonic() - healed
         except AssertionError as error:
-            self.fail("%s: %s\n%s" % (one.words, error, self.story(job)))
+            self.fail("%s: %s" % (one.words, error))
         one.until = time.monotonic()
 
     def run_breaks(self, traffic, breaks):
@@ -92,6 +92,18 @@ class OneNic(LanesCase):
 
     def test_gets_go_on_without_a_nic(self):
         self.check_traffic("get")
+
+    def test_control_moves_to_another_nic(self):
+        """It runs over eth0. Away for longer than any timeout, and on either side."""
+        job = self.job("long", WEFT_PATH_TIMEOUT="1s")
+        for breaks, heals in ((self.lab.unplug, self.lab.plug), (
+                self.lab.blackhole, lambda *at: self.lab.blackhole(*at, on=False))):
+            breaks(1, 0)
+            pause(8 if IS_LONG else 2.5)
+            self.check_runs(job)
+            heals(1, 0)
+            self.await_bytes([0], "bytes over eth0 again", BACK_S)
+        self.finish(job)
 
     @unittest.skipUnless(IS_LONG, "with --long")
     def test_everything_at_once_goes_on_without_a_nic(self):
