@@ -5,6 +5,7 @@ import os
 import random
 import sys
 import time
+import unittest
 
 from lab import Lab
 from ranks import BUILD, START_S, NetCase, clean_env, wait_until
@@ -24,6 +25,11 @@ BACK_S = 5    # until a healed NIC carries bytes again
 MOVED = 500_000  # bytes that no heartbeat explains
 
 print("LANES_SEED=%d" % SEED, file=sys.stderr)
+
+
+def only_long(test):
+    """For the quick form there is a test that is much like it."""
+    return unittest.skipUnless(IS_LONG, "with --long")(test)
 
 
 def pause(seconds):
@@ -121,3 +127,22 @@ class LanesCase(NetCase):
     def check_stalls(self, job, since, limit, until=None):
         for key, took in self.stalls(job, since, until).items():
             self.assertLessEqual(took, limit, "%s stalled\n%s" % (key, self.story(job)))
+
+
+class BrokenCase(LanesCase):
+    """Whatever a test does to the links, they are whole after it."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.heal)
+
+    def heal(self):
+        """Whatever a test left. None is waited for before all are put back."""
+        for host in range(2):
+            for nic in range(self.NICS):
+                self.lab.host[host].run(["ip", "link", "set", "eth%d" % nic, "up"])
+                self.lab.switch.run(["ip", "link", "set", "p%d-%d" % (host, nic), "master",
+                                     "br%d" % nic, "up"])
+        for host in range(2):
+            for nic in range(self.NICS):
+                self.lab.await_link(host, nic)

@@ -3,24 +3,37 @@
 import time
 
 import ranks
-from lanes import IS_LONG, LanesCase, pause
+from lanes import IS_LONG, LanesCase, only_long, pause
 
 PAYLOAD = 0.95  # of a rate: what headers leave (docs/lab.md)
+TRIES = 4
 
 
 class Rates(LanesCase):
-    """The rates are the test's own: it changes them."""
+    """Other work on the machine makes a transfer slower, never quicker: the best of a few counts."""
 
-    def measure(self, seconds=1.5, traffic="long", **variables):
-        """bit/s between two looks at what rank 1 has received, and the shares of the NICs."""
+    def best_of(self, measure, is_enough):
+        """The first result that is enough, else a failure with all of them."""
+        results = []
+        for _ in range(TRIES):
+            results.append(measure())
+            if is_enough(results[-1]):
+                return
+        self.fail("%s\n%s" % (results, self.story(self.latest)))
+
+    def measure(self, traffic="long", **variables):
+        """Payload and, by NIC, all that was carried, in bit/s of a second without the first burst."""
         job = self.job(traffic, **variables)
-        pause(0.4)  # not the first burst
-        before, began = self.carried(), time.monotonic()
-        pause(seconds)
-        after, took = self.carried(), time.monotonic() - began
-        done = self.finish(job)[(traffic, 1)]
-        bits = [8 * (b - a) / took for a, b in zip(before, after)]
+        pause(0.4)
+        bits = self.measure_now()
+        done = self.finish(job)[(traffic, 0 if traffic == "get" else 1)]
         return 8 * done["bytes"] / done["took"], bits
+
+    def measure_now(self):
+        before, began = self.carried(), time.monotonic()
+        pause(1)
+        after, took = self.carried(), time.monotonic() - began
+        return [8 * (b - a) / took for a, b in zip(before, after)]
 
     def rate_all(self, rates):
         for host in range(2):
@@ -29,10 +42,9 @@ class Rates(LanesCase):
 
     def test_four_nics_are_nearly_four_times_one(self):
         one, _ = self.measure(WEFT_SOCKET_IFNAME="=eth0")
-        four, bits = self.measure()
         self.assertGreater(one, 0.85e9 * PAYLOAD, "one NIC")
-        self.assertGreaterEqual(four / one, 3.6, (one, four, bits))
-        self.assertGreater(min(bits), 0.9 * max(bits), bits)
+        self.best_of(self.measure, lambda got: got[0] >= 3.6 * one and
+                     min(got[1]) > 0.9 * max(got[1]))
 
     def test_a_slower_nic_gets_what_it_carries(self):
         self.addCleanup(self.rate_all, ["1gbit"] * 4)
@@ -40,33 +52,26 @@ class Rates(LanesCase):
             self.lab.unplug(0, nic)
             self.addCleanup(self.lab.plug, 0, nic)
         self.rate_all(["1gbit", "250mbit"])
-        for traffic in ("long", "get"):
-            total, bits = self.measure(2, traffic)
-            self.assertGreaterEqual(total, 0.9 * 1.25e9 * PAYLOAD, (traffic, bits))
-            self.assertGreater(bits[0], 0.85e9, (traffic, bits))
-            self.assertGreater(bits[1], 0.2e9, (traffic, bits))
+        self.best_of(self.measure, lambda got: got[0] >= 0.9 * 1.25e9 * PAYLOAD and
+                     got[1][0] > 0.85e9 and 0.2e9 < got[1][1] < 0.3e9)
 
     def test_a_nic_that_becomes_slow_gets_less(self):
-        """And more again, when it is quick."""
+        """And more again when it is quick."""
         self.addCleanup(self.rate_all, ["1gbit"] * 4)
         job = self.job("long")
-        for rate, least in (("100mbit", 3.1e9), ("1gbit", 4e9)):
+        for megabits in (100, 1000):
             for host in range(2):
-                self.lab.set_rate(host, 1, rate)
-            pause(1)
-            before, began = self.carried(), time.monotonic()
-            pause(1)
-            after, took = self.carried(), time.monotonic() - began
-            total = 8 * (sum(after) - sum(before)) / took
-            self.assertGreater(total, 0.85 * least, (rate, before, after))
+                self.lab.set_rate(host, 1, "%dmbit" % megabits)
+            pause(0.5)
+            self.best_of(self.measure_now, lambda bits, least=megabits * 1e6:
+                         sum(bits) > 0.85 * (3e9 + least) and bits[1] > 0.5 * least)
         self.finish(job)
 
-    def test_the_shares_are_equal_both_ways_at_once(self):
+    @only_long
+    def test_both_ways_at_once(self):
         job = self.job("long", "back")
-        pause(1.5)
-        done = self.finish(job)
-        for key, event in done.items():
-            self.assertGreater(8 * event["bytes"] / event["took"], 1e9, (key, done))
+        self.best_of(self.measure_now, lambda bits: sum(bits) > 3e9)
+        self.finish(job)
 
 
 class Settings(LanesCase):
@@ -80,7 +85,7 @@ class Settings(LanesCase):
     def check_setting(self, **variables):
         before = self.carried()
         job = self.job("long", "short", "put", "get", "signal", **variables)
-        pause(0.7)
+        pause(0.3)
         lanes = self.lanes_of(job)
         done = self.finish(job)
         self.assertEqual(len(done), 10, self.story(job))
@@ -99,6 +104,7 @@ class Settings(LanesCase):
     def test_whole_messages_in_turn(self):
         self.check_setting(WEFT_STRATEGY="rr")
 
+    @only_long
     def test_always_split(self):
         self.check_setting(WEFT_STRATEGY="split")
 
@@ -111,6 +117,7 @@ class Settings(LanesCase):
     def test_checksums(self):
         self.check_setting(WEFT_CHECKSUM="on")
 
+    @only_long
     def test_all_of_them(self):
         self.check_setting(WEFT_LANES=2, WEFT_STRATEGY="rr", WEFT_CHUNK="64K", WEFT_WINDOW=1,
                            WEFT_CHECKSUM="on")
@@ -119,7 +126,7 @@ class Settings(LanesCase):
 class Starts(LanesCase):
     """Traffic that does not wait for the last lane: they come up in any order."""
     HOSTS, NICS = 2, 4
-    COUNT = 100 if IS_LONG else 8
+    COUNT = 100 if IS_LONG else 4
 
     def test_messages_of_all_lengths_from_the_first_moment(self):
         for _ in range(self.COUNT):
