@@ -5,6 +5,7 @@ import os
 import random
 import sys
 import time
+import unittest
 
 from lab import Lab
 from ranks import BUILD, START_S, NetCase, clean_env, wait_until
@@ -26,6 +27,11 @@ MOVED = 500_000  # bytes that no heartbeat explains
 print("LANES_SEED=%d" % SEED, file=sys.stderr)
 
 
+def only_long(test):
+    """For the quick form there is a test that is much like it."""
+    return unittest.skipUnless(IS_LONG, "with --long")(test)
+
+
 def pause(seconds):
     """Not to wait for something: so long a fault lasts."""
     time.sleep(seconds)
@@ -34,13 +40,14 @@ def pause(seconds):
 class LanesCase(NetCase):
     """self.lab is one of the class; each test puts back what it changed."""
     HOSTS, NICS, RATE = 2, 4, "1G"
+    latest = ()  # the ranks of the latest job
 
     @classmethod
     def setUpClass(cls):
         cls.lab = Lab(hosts=cls.HOSTS, nics=cls.NICS, rate=cls.RATE)
         cls.addClassCleanup(cls.lab.close)
 
-    def job(self, *traffics, moves=True, **variables):
+    def job(self, *traffics, **variables):
         """One rank per host; returns when there is progress in every traffic."""
         variables.setdefault("WEFT_LOG", "link:info,warn")
         job = [self.start([LANES_PROGRAM] + list(traffics),
@@ -50,8 +57,8 @@ class LanesCase(NetCase):
         deadline = time.monotonic() + START_S
         for process in job:
             process.event("started", deadline)
-        if moves:
-            self.await_bytes(range(self.NICS), "a beginning", any_nic=True)
+        self.latest = job
+        self.await_bytes(range(self.NICS), "a beginning", any_nic=True)
         return job
 
     def finish(self, job, within=START_S):
@@ -71,10 +78,14 @@ class LanesCase(NetCase):
             for rank, process in enumerate(job))
 
     def check_runs(self, job):
-        for process in job:
-            if process.child.poll() is not None:
-                process.wait(time.monotonic() + 5)
-                self.fail(self.story(job))
+        if all(process.child.poll() is None for process in job):
+            return
+        for process in job:  # the others have something to say, too
+            try:
+                process.wait(time.monotonic() + 2)
+            except AssertionError:
+                pass
+        self.fail("a rank has ended\n" + self.story(job))
 
     # ---- bytes per NIC ----
 
@@ -84,11 +95,19 @@ class LanesCase(NetCase):
         return [sum(counters["eth%d" % nic]) for nic in range(self.NICS)]
 
     def await_bytes(self, nics, what, within=START_S, any_nic=False):
-        """Until each of the NICs (or one) has carried bulk from now on; returns after how long."""
-        before, began = self.carried(), time.monotonic()
-        wait_until(lambda: (any if any_nic else all)(
-            self.carried()[nic] - before[nic] > MOVED for nic in nics), within, what)
-        return time.monotonic() - began
+        """Until each of the NICs (or one) has carried bulk from now on."""
+        before = self.carried()
+
+        def moved():
+            now = self.carried()
+            return (any if any_nic else all)(now[nic] - before[nic] > MOVED for nic in nics)
+        try:
+            wait_until(lambda: moved() or any(one.child.poll() is not None for one in self.latest),
+                       within, what)
+        except AssertionError as error:
+            self.fail("%s, only %s bytes\n%s" % (
+                error, [b - a for a, b in zip(before, self.carried())], self.story(self.latest)))
+        self.check_runs(self.latest)
 
     # ---- stalls ----
 
@@ -112,3 +131,22 @@ class LanesCase(NetCase):
     def check_stalls(self, job, since, limit, until=None):
         for key, took in self.stalls(job, since, until).items():
             self.assertLessEqual(took, limit, "%s stalled\n%s" % (key, self.story(job)))
+
+
+class BrokenCase(LanesCase):
+    """Whatever a test does to the links, they are whole after it."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.heal)
+
+    def heal(self):
+        """Whatever a test left. None is waited for before all are put back."""
+        for host in range(2):
+            for nic in range(self.NICS):
+                self.lab.host[host].run(["ip", "link", "set", "eth%d" % nic, "up"])
+                self.lab.switch.run(["ip", "link", "set", "p%d-%d" % (host, nic), "master",
+                                     "br%d" % nic, "up"])
+        for host in range(2):
+            for nic in range(self.NICS):
+                self.lab.await_link(host, nic)

@@ -3,10 +3,10 @@
 nobody waits long. With --long: 50 times on the near side, 50 times on the far one."""
 import sys
 import time
-import unittest
 
 import ranks
-from lanes import BACK_S, BUSY_S, CHANCE, FAR_S, IS_LONG, NEAR_S, LanesCase, pause
+from lanes import (BACK_S, BUSY_S, CHANCE, FAR_S, IS_LONG, NEAR_S, LanesCase, only_long,
+                   pause)
 
 KINDS = ("near", "far", "hole")
 TRAFFICS = ("long", "short", "put", "signal", "get")
@@ -37,6 +37,7 @@ class Break:
 class OneNic(LanesCase):
     def go_through(self, job, one, has_bulk):
         pause(one.wait)
+        self.addCleanup(one.heals, one.host, one.nic)
         one.since = time.monotonic()
         one.breaks(one.host, one.nic)
         pause(one.lasts)
@@ -48,7 +49,7 @@ class OneNic(LanesCase):
                 self.await_bytes([one.nic], "bytes over eth%d again" % one.nic, BACK_S)
             one.back = time.monotonic() - healed
         except AssertionError as error:
-            self.fail("%s: %s\n%s" % (one.words, error, self.story(job)))
+            self.fail("%s: %s" % (one.words, error))
         one.until = time.monotonic()
 
     def run_breaks(self, traffic, breaks):
@@ -76,7 +77,7 @@ class OneNic(LanesCase):
                                   for i, kind in enumerate(kinds)])
 
     def test_long_messages_go_on_without_a_nic(self):
-        self.check_traffic("long", KINDS + ("near",))
+        self.check_traffic("long")
 
     def test_short_messages_go_on_without_a_nic(self):
         """They all go over eth0 while it is there."""
@@ -85,15 +86,34 @@ class OneNic(LanesCase):
             self.check_traffic("short")
 
     def test_puts_are_done_once_without_a_nic(self):
-        self.check_traffic("put", KINDS + ("near",))
+        self.check_traffic("put")
 
     def test_signals_are_added_once_without_a_nic(self):
-        self.check_traffic("signal")
+        self.check_traffic("signal", CHANCE.sample(KINDS, 2))
 
     def test_gets_go_on_without_a_nic(self):
-        self.check_traffic("get")
+        self.check_traffic("get", CHANCE.sample(KINDS, 2))
 
-    @unittest.skipUnless(IS_LONG, "with --long")
+    def check_control(self, breaks, heals):
+        """It runs over eth0, which goes away for longer than its timeout."""
+        job = self.job("long", WEFT_PATH_TIMEOUT="1s")
+        breaks(1, 0)
+        pause(8 if IS_LONG else 2)
+        self.check_runs(job)
+        heals(1, 0)
+        self.await_bytes([0], "bytes over eth0 again", BACK_S)
+        self.finish(job)
+
+    def test_control_moves_to_another_nic(self):
+        self.addCleanup(self.lab.plug, 1, 0)
+        self.check_control(self.lab.unplug, self.lab.plug)
+
+    @only_long
+    def test_control_moves_out_of_a_black_hole(self):
+        self.addCleanup(self.lab.blackhole, 1, 0, on=False)
+        self.check_control(self.lab.blackhole, lambda *at: self.lab.blackhole(*at, on=False))
+
+    @only_long
     def test_everything_at_once_goes_on_without_a_nic(self):
         """Five threads on two cores: for what arrives, the times say little."""
         job = self.job(*TRAFFICS)
