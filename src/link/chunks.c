@@ -78,6 +78,18 @@ static double best_rate(const struct weft_bundle *bundle)
     return best;
 }
 
+/* What is known of a slot that nobody uses grows old: twice the hope every half second, so that one that was
+ * slow for a while is tried again. */
+static double hoped_rate(const struct weft_slot *slot)
+{
+    uint64_t idle_ms;
+    if (slot->flying_count > 0) {
+        return slot->rate;
+    }
+    idle_ms = (weft_clock_ns() - slot->rate_ns) / WEFT_NS_PER_MS;
+    return slot->rate * (double)(1u << (idle_ms < 5000 ? idle_ms / 500 : 10));
+}
+
 /* Where it would arrive first; NULL: that one is full, or none is up. */
 static struct weft_slot *choose_fastest(struct weft_bundle *bundle, size_t len)
 {
@@ -89,7 +101,7 @@ static struct weft_slot *choose_fastest(struct weft_bundle *bundle, size_t len)
         if (!carries_bulk(bundle, i)) {
             continue;
         }
-        time = (double)(slot->flying_len + len) / (slot->rate > 0 ? slot->rate : unknown);
+        time = (double)(slot->flying_len + len) / (slot->rate > 0 ? hoped_rate(slot) : unknown);
         if (best == NULL || time < best_time) {
             best = slot;
             best_time = time;
@@ -141,7 +153,7 @@ static bool post_chunk(struct weft_bundle *bundle, struct weft_link_chunk *chunk
     }
     chunk->frame.ack = link->received;
     chunk->frame.seq = bundle->epoch;
-    how = slot->lane->ops->post(slot->lane, &chunk->frame, &chunk->slice, chunk->cookie);
+    how = slot->lane->ops->post(slot->lane, &chunk->frame, &chunk->slice, chunk);
     if (how == WEFT_POST_FULL) {
         return false;
     }
@@ -263,20 +275,37 @@ void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *
     note_rate(slot, len);
 }
 
-static unsigned forget_in(struct weft_list *list, const void *cookie)
+/* Which chunks are wanted back: those of a cookie, up to a number. */
+struct wanted {
+    const void *cookie;
+    uint32_t upto;
+    bool is_there; /* the peer has them */
+};
+
+static bool is_wanted(const struct weft_link_chunk *chunk, const struct wanted *wanted)
+{
+    return chunk->cookie == wanted->cookie && (int32_t)(chunk->frame.number - wanted->upto) <= 0;
+}
+
+static unsigned forget_in(struct weft_list *list, struct weft_lane *lane,
+                          const struct wanted *wanted)
 {
     unsigned count = 0;
     for (struct weft_list *node = list->next; node != list; node = node->next) {
-        if (chunk_at(node)->cookie == cookie) {
-            chunk_at(node)->cookie = NULL;
+        struct weft_link_chunk *chunk = chunk_at(node);
+        if (is_wanted(chunk, wanted)) {
+            chunk->cookie = NULL;
             count++;
+            if (lane != NULL) {
+                lane->ops->forget(lane, chunk, wanted->is_there);
+            }
         }
     }
     return count;
 }
 
 /* Those that are through already, but nobody was told yet. */
-static unsigned forget_acked(struct weft_bundle *bundle, const void *cookie)
+static unsigned forget_acked(struct weft_bundle *bundle, const struct wanted *wanted)
 {
     struct weft_list *acked = &bundle->link->links->acked;
     struct weft_list *node = acked->next;
@@ -284,7 +313,7 @@ static unsigned forget_acked(struct weft_bundle *bundle, const void *cookie)
     while (node != acked) {
         struct weft_link_chunk *chunk = chunk_at(node);
         node = node->next;
-        if (chunk->link == bundle->link && chunk->cookie == cookie) {
+        if (chunk->link == bundle->link && is_wanted(chunk, wanted)) {
             weft_list_remove(&chunk->node);
             weft_list_append(&bundle->free, &chunk->node);
             count++;
@@ -293,17 +322,28 @@ static unsigned forget_acked(struct weft_bundle *bundle, const void *cookie)
     return count;
 }
 
-unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie, bool is_there)
+static unsigned forget(struct weft_bundle *bundle, const struct wanted *wanted)
 {
-    unsigned count = forget_in(&bundle->replay, cookie) + forget_acked(bundle, cookie);
+    unsigned count = forget_in(&bundle->replay, NULL, wanted) + forget_acked(bundle, wanted);
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
         if (slot->state == SLOT_UP && slot->flying_count > 0) {
-            count += forget_in(&slot->flying, cookie);
-            slot->lane->ops->forget(slot->lane, cookie, is_there);
+            count += forget_in(&slot->flying, slot->lane, wanted);
         }
     }
     return count;
+}
+
+unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie, bool is_there)
+{
+    const struct wanted wanted = {cookie, bundle->sent, is_there};
+    return forget(bundle, &wanted);
+}
+
+unsigned weft_link_forget_landed(struct weft_link *link, const void *cookie, uint32_t number)
+{
+    const struct wanted wanted = {cookie, number, true};
+    return link->bundle != NULL ? forget(link->bundle, &wanted) : 0;
 }
 
 /* ---- in ---- */

@@ -138,6 +138,9 @@ void weft_link_unplace_slot(struct weft_link *link, uint32_t slot);
 /* What was lent with this cookie is wanted back (is_there: the peer has it all); returns for how many posts
  * SENT will not come. */
 unsigned weft_link_forget(struct weft_link *link, const void *cookie, bool is_there);
+/* The same of what was lent with pieces of bulk up to a number, which the peer has: weft_link_chunks_sent()
+ * of then. */
+unsigned weft_link_forget_landed(struct weft_link *link, const void *cookie, uint32_t number);
 /* Longest piece of bulk. Only when UP. */
 uint32_t weft_link_chunk_max(const struct weft_link *link);
 /* Does bulk keep its order with everything else? */

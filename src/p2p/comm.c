@@ -184,8 +184,8 @@ static void say_bye(struct weft_p2p_comm *comm)
     weft_engine_run_tasks(p2p->engine); /* what was begun is sent before the bye */
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         struct weft_p2p_peer *peer = comm->peers[rank];
-        bool is_kept = peer != NULL && (peer->link.bundle != NULL ||
-                                        peer->link.state == WEFT_LINK_CALLING);
+        bool is_kept =
+            peer != NULL && (peer->link.bundle != NULL || peer->link.state == WEFT_LINK_CALLING);
         if (is_kept && !peer->is_gone && peer->link.state != WEFT_LINK_DOWN) {
             weft_p2p_reply(peer, &bye); /* asks for an acknowledgement of everything before it */
         }

@@ -100,6 +100,8 @@ static void flushed(struct weft_p2p_peer *peer, const struct weft_wire_data *fra
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
         if (request->id == frame->a) {
             bool is_fine = frame->b == WEFT_OK;
+            /* Their memory is the user's again, whatever acknowledgements are still to come. */
+            peer->puts_lent -= weft_link_forget_landed(&peer->link, peer, (uint32_t)request->total);
             request->comm->states[request->rank].flushed = (uint32_t)request->value;
             weft_p2p_request_end(request, is_fine ? WEFT_OK : WEFT_ERR_INVALID,
                                  is_fine ? ""
@@ -202,6 +204,7 @@ static bool send_flush(struct weft_request *request)
     }
     request->id = ++peer->flush_number;
     request->value = request->comm->states[request->rank].puts;
+    request->total = frame.seq;
     weft_list_remove(&request->node);
     weft_list_append(&peer->flushes, &request->node);
     return true;
