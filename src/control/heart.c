@@ -142,14 +142,16 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
 }
 
 /* One of several NICs died, and it was ours: the kernel goes on trying, messages go by the others. */
-static bool is_reached_otherwise(struct weft_control *control, struct weft_control_watch *watch)
+static bool is_reached_otherwise(struct weft_control *control, struct weft_control_watch *watch,
+                                 const struct weft_net_conn *conn)
 {
+    uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
     struct weft_control_observer *observer = control->observer;
     char name[96];
     if (observer == NULL || !observer->reaches(observer, watch->rank)) {
         return false;
     }
-    if (!watch->is_detoured) {
+    if (!watch->is_detoured && weft_net_conn_is_path_dead(conn, path_ms)) {
         watch->is_detoured = true;
         weft_control_name_rank(control, watch->rank, name, sizeof(name));
         weft_log(
@@ -167,6 +169,7 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
     uint64_t period_ns = (uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT] * WEFT_NS_PER_MS;
     uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
     struct weft_net_conn *conn = weft_control_conn_to(control, watch->rank);
+    bool is_reached;
     struct weft_wire_frame frame = {
         .type = WEFT_WIRE_HEARTBEAT, .src = control->self.rank, .dst = watch->rank};
     if (conn == NULL) {
@@ -186,8 +189,8 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
         }
     }
     check_silence(control, watch, conn, now_ns);
-    if (watch->is_silent && weft_net_conn_is_path_dead(conn, path_ms) &&
-        !is_reached_otherwise(control, watch)) {
+    is_reached = watch->is_silent && is_reached_otherwise(control, watch, conn);
+    if (watch->is_silent && !is_reached && weft_net_conn_is_path_dead(conn, path_ms)) {
         weft_control_neighbour_lost(control, conn, WEFT_ERR_NETWORK,
                                     "cannot be reached: its host acknowledges nothing any more");
         return;

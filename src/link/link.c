@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REACHES_MS 1000
 #define CHUNK_SINGLE (1u << 20)
 #define CHUNK_SEVERAL (512u << 10)
 
@@ -219,12 +218,12 @@ bool weft_link_is_flushed(const struct weft_link *link)
 
 bool weft_link_reaches(struct weft_link *link)
 {
-    if (link->bundle == NULL || link->state != WEFT_LINK_UP || link->bundle->count < 2) {
+    if (link->bundle == NULL || link->state == WEFT_LINK_DOWN || link->bundle->count < 2) {
         return false;
     }
-    weft_link_tell(link);
+    weft_link_tell(link); /* on the way, so that it is known when nothing gets through */
     weft_bundle_watch(link->bundle);
-    return link->lane->ops->silent_ms(link->lane) < REACHES_MS;
+    return true;
 }
 
 /* ---- the lead ---- */

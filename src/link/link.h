@@ -181,8 +181,8 @@ static inline void weft_link_unhold(struct weft_link *link, size_t len)
 {
     link->eager_held -= weft_link_cost(len);
 }
-/* Do frames still reach the peer's host by other ways than one that is dead? Asks it, so that a later call
- * knows better. */
+/* Are there several ways to the peer, and is not every one known to be dead? Tries them: if all are, the link
+ * says so in time, with the devices' names. */
 bool weft_link_reaches(struct weft_link *link);
 /* Is everything that was sent on its way, and acknowledged where that is the custom? */
 bool weft_link_is_flushed(const struct weft_link *link);
