@@ -115,9 +115,10 @@ void weft_tune_print_table(const struct tune_report *report)
     const struct tune_point *best = &search->point[search->best];
     struct tune_values values;
     char bytes[24], chunk[24];
-    printf("%u of %u settings, %.1f s, %s to %s over tcp, %u messages of %s in flight\n\n",
-           search->count, weft_tune_space_size(search->space), search->seconds, report->hosts[0],
-           report->hosts[1], report->inflight, weft_cli_print_size(report->bytes, bytes));
+    printf("tcp from %.40s to %.40s\n%u messages of %s in flight; %u of %u settings in %.1f s\n\n",
+           report->hosts[0], report->hosts[1], report->inflight,
+           weft_cli_print_size(report->bytes, bytes), search->count,
+           weft_tune_space_size(search->space), search->seconds);
     print_rows(search);
     printf("\nbest GB/s seen with each value:\n");
     print_axis(search, TUNE_WINDOW, "window");
@@ -130,7 +131,7 @@ void weft_tune_print_table(const struct tune_report *report)
            values.value[TUNE_LANES], values.value[TUNE_LANES] == 1 ? "" : "s",
            weft_tune_strategy_name(values.value[TUNE_STRATEGY]), best->gbs);
     if (report->usual != NULL && report->usual->gbs > 0) {
-        printf(" (without a profile %.3f, %+.1f %%)", report->usual->gbs,
+        printf("\nwithout a profile: %.3f GB/s, so this is %+.1f %%", report->usual->gbs,
                100 * (best->gbs / report->usual->gbs - 1));
     }
     printf("\n");

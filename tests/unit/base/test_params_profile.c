@@ -199,7 +199,7 @@ static void any_bytes_at_all_leave_a_start_alive(void **state)
     uint64_t seed = 1;
     (void)state;
     setenv("WEFT_LOG", "off", 1);
-    for (unsigned round = 0; round < 2000; round++) {
+    for (unsigned round = 0; round < 1000; round++) {
         static const char letters[] = "WEFT_CHUNKLAS=#; \n\0machine:19M,\t\r\xff";
         char bytes[96];
         for (size_t i = 0; i < sizeof(bytes); i++) {
