@@ -16,21 +16,14 @@ void weft_tune_values(const struct tune_space *space, const struct tune_setting 
     }
 }
 
-static int by_rate(const void *a, const void *b)
-{
-    const struct tune_point *first = *(const struct tune_point *const *)a;
-    const struct tune_point *second = *(const struct tune_point *const *)b;
-    return first->gbs > second->gbs ? -1 : first->gbs < second->gbs;
-}
-
 /* Owned by the caller. */
-static const struct tune_point **sorted_points(const struct tune_search *search)
+static struct tune_ref *sorted_points(const struct tune_search *search)
 {
-    const struct tune_point **list = weft_cli_alloc(search->count, sizeof(*list));
+    struct tune_ref *list = weft_cli_alloc(search->count, sizeof(*list));
     for (unsigned i = 0; i < search->count; i++) {
-        list[i] = &search->point[i];
+        list[i].point = &search->point[i];
     }
-    qsort(list, search->count, sizeof(*list), by_rate);
+    weft_tune_sort(list, search->count);
     return list;
 }
 
@@ -43,7 +36,8 @@ static const char *verdict(const struct tune_search *search, const struct tune_p
     if (point->is_hopeless) {
         return "given up";
     }
-    return point->gbs * (1 + point->noise) >= top->gbs * (1 - top->noise) ? "within the noise" : "";
+    return point->gbs * (1 + point->noise) >= top->gbs * (1 - top->noise) ? "within the noise"
+                                                                          : "-";
 }
 
 static void add_row(struct weft_cli_table *table, const struct tune_search *search,
@@ -91,20 +85,20 @@ static void print_rows(const struct tune_search *search)
 {
     static const struct weft_cli_column columns[] = {
         {"window", true}, {"chunk", true},   {"lanes", true}, {"strategy", false}, {"GB/s", true},
-        {"+-%", true},    {"of best", true}, {"n", true},     {"", false},
+        {"+-%", true},    {"of best", true}, {"n", true},     {"remark", false},
     };
     struct weft_cli_table *table = weft_cli_table_open(columns, WEFT_COUNT_OF(columns));
-    const struct tune_point **list = sorted_points(search);
+    struct tune_ref *list = sorted_points(search);
     for (unsigned i = 0; i < search->count; i++) {
-        if (i < ROWS_MAX || list[i] == &search->point[search->best]) {
-            add_row(table, search, list[i]);
+        if (i < ROWS_MAX || list[i].point == &search->point[search->best]) {
+            add_row(table, search, list[i].point);
         }
     }
     weft_cli_table_print(table, stdout);
     weft_cli_table_close(table);
     if (search->count > ROWS_MAX) {
         printf("and %u more, the slowest %.3f GB/s (--json has all)\n", search->count - ROWS_MAX,
-               list[search->count - 1]->gbs);
+               list[search->count - 1].point->gbs);
     }
     free(list);
 }
@@ -166,7 +160,7 @@ static void write_point(struct weft_cli_json *json, const char *key,
 bool weft_tune_print_json(const struct tune_report *report)
 {
     const struct tune_search *search = report->search;
-    const struct tune_point **list = sorted_points(search);
+    struct tune_ref *list = sorted_points(search);
     struct weft_cli_json json;
     weft_cli_json_open(&json, stdout);
     weft_cli_json_text(&json, "command", "tune");
@@ -187,7 +181,7 @@ bool weft_tune_print_json(const struct tune_report *report)
     weft_cli_json_real(&json, "default_gbs", report->usual != NULL ? report->usual->gbs : 0);
     weft_cli_json_array(&json, "results");
     for (unsigned i = 0; i < search->count; i++) {
-        write_point(&json, NULL, search, list[i]);
+        write_point(&json, NULL, search, list[i].point);
     }
     free(list);
     return weft_cli_json_close(&json);

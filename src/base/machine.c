@@ -45,7 +45,7 @@ static void tidy(char *text)
     weft_text_clean(text);
     for (const char *from = text; *from != '\0'; from++) {
         if (*from != ' ' || (to > text && to[-1] != ' ')) {
-            *to++ = *from == ';' ? ',' : *from;
+            *to++ = (char)(*from == ';' ? ',' : *from);
         }
     }
     while (to > text && to[-1] == ' ') {
