@@ -9,7 +9,7 @@
 #define BYTES_MAX ((int64_t)1 << 30)
 #define INFLIGHT 4
 #define SEARCH_MS 30000
-#define EXHAUSTIVE_MS 700 /* for each setting */
+#define EXHAUSTIVE_MS 1000 /* for each setting */
 #define USUAL_MS 500
 #define BODY_LEN 2048
 

@@ -49,6 +49,11 @@ struct tune_point {
 /* Median and noise over the samples. */
 void weft_tune_point_rate(struct tune_point *point);
 
+struct tune_ref {
+    struct tune_point *point; /* lent */
+};
+void weft_tune_sort(struct tune_ref *list, unsigned count); /* fastest first */
+
 /* ---- the search (tune_search.c) ---- */
 
 /* Measures one setting for about so long and adds samples to the point; stops early when they are

@@ -67,9 +67,10 @@ static bool make_folders(const char *path, char why[TUNE_TEXT_LEN])
     return is_fine;
 }
 
-static bool write_file(const char *path, const char *body, char why[TUNE_TEXT_LEN])
+/* path ends in XXXXXX, which a free name replaces */
+static bool write_file(char *path, const char *body, char why[TUNE_TEXT_LEN])
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int fd = mkostemp(path, O_CLOEXEC);
     FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (out == NULL) {
         return refuse(why, "cannot write", path);
@@ -98,7 +99,7 @@ bool weft_tune_profile_write(const char *path, const char *body, char why[TUNE_T
     if (!make_folders(path, why)) {
         return false;
     }
-    char *fresh = weft_cli_format("%s.%ld.new", path, (long)getpid());
+    char *fresh = weft_cli_format("%s.XXXXXX", path);
     bool is_fine = write_file(fresh, body, why);
     if (is_fine && rename(fresh, path) != 0) {
         is_fine = refuse(why, "cannot write", path);

@@ -268,7 +268,7 @@ static bool take_memory(struct tune_pair *pair)
     }
     memset(memory, 0x5a, len); /* its pages must be there before the clock */
     pair->buffer = memory;
-    pair->requests = weft_cli_alloc(pair->spec.inflight, sizeof(*pair->requests));
+    pair->requests = weft_cli_alloc(pair->spec.inflight, sizeof(weft_request_t));
     return true;
 }
 

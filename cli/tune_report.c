@@ -16,21 +16,14 @@ void weft_tune_values(const struct tune_space *space, const struct tune_setting 
     }
 }
 
-static int by_rate(const void *a, const void *b)
-{
-    const struct tune_point *first = *(const struct tune_point *const *)a;
-    const struct tune_point *second = *(const struct tune_point *const *)b;
-    return first->gbs > second->gbs ? -1 : first->gbs < second->gbs;
-}
-
 /* Owned by the caller. */
-static const struct tune_point **sorted_points(const struct tune_search *search)
+static struct tune_ref *sorted_points(const struct tune_search *search)
 {
-    const struct tune_point **list = weft_cli_alloc(search->count, sizeof(*list));
+    struct tune_ref *list = weft_cli_alloc(search->count, sizeof(*list));
     for (unsigned i = 0; i < search->count; i++) {
-        list[i] = &search->point[i];
+        list[i].point = &search->point[i];
     }
-    qsort(list, search->count, sizeof(*list), by_rate);
+    weft_tune_sort(list, search->count);
     return list;
 }
 
@@ -43,7 +36,8 @@ static const char *verdict(const struct tune_search *search, const struct tune_p
     if (point->is_hopeless) {
         return "given up";
     }
-    return point->gbs * (1 + point->noise) >= top->gbs * (1 - top->noise) ? "within the noise" : "";
+    return point->gbs * (1 + point->noise) >= top->gbs * (1 - top->noise) ? "within the noise"
+                                                                          : "-";
 }
 
 static void add_row(struct weft_cli_table *table, const struct tune_search *search,
@@ -91,20 +85,20 @@ static void print_rows(const struct tune_search *search)
 {
     static const struct weft_cli_column columns[] = {
         {"window", true}, {"chunk", true},   {"lanes", true}, {"strategy", false}, {"GB/s", true},
-        {"+-%", true},    {"of best", true}, {"n", true},     {"", false},
+        {"+-%", true},    {"of best", true}, {"n", true},     {"remark", false},
     };
     struct weft_cli_table *table = weft_cli_table_open(columns, WEFT_COUNT_OF(columns));
-    const struct tune_point **list = sorted_points(search);
+    struct tune_ref *list = sorted_points(search);
     for (unsigned i = 0; i < search->count; i++) {
-        if (i < ROWS_MAX || list[i] == &search->point[search->best]) {
-            add_row(table, search, list[i]);
+        if (i < ROWS_MAX || list[i].point == &search->point[search->best]) {
+            add_row(table, search, list[i].point);
         }
     }
     weft_cli_table_print(table, stdout);
     weft_cli_table_close(table);
     if (search->count > ROWS_MAX) {
         printf("and %u more, the slowest %.3f GB/s (--json has all)\n", search->count - ROWS_MAX,
-               list[search->count - 1]->gbs);
+               list[search->count - 1].point->gbs);
     }
     free(list);
 }
@@ -115,9 +109,10 @@ void weft_tune_print_table(const struct tune_report *report)
     const struct tune_point *best = &search->point[search->best];
     struct tune_values values;
     char bytes[24], chunk[24];
-    printf("%u of %u settings, %.1f s, %s to %s over tcp, %u messages of %s in flight\n\n",
-           search->count, weft_tune_space_size(search->space), search->seconds, report->hosts[0],
-           report->hosts[1], report->inflight, weft_cli_print_size(report->bytes, bytes));
+    printf("tcp from %.40s to %.40s\n%u messages of %s in flight; %u of %u settings in %.1f s\n\n",
+           report->hosts[0], report->hosts[1], report->inflight,
+           weft_cli_print_size(report->bytes, bytes), search->count,
+           weft_tune_space_size(search->space), search->seconds);
     print_rows(search);
     printf("\nbest GB/s seen with each value:\n");
     print_axis(search, TUNE_WINDOW, "window");
@@ -130,7 +125,7 @@ void weft_tune_print_table(const struct tune_report *report)
            values.value[TUNE_LANES], values.value[TUNE_LANES] == 1 ? "" : "s",
            weft_tune_strategy_name(values.value[TUNE_STRATEGY]), best->gbs);
     if (report->usual != NULL && report->usual->gbs > 0) {
-        printf(" (without a profile %.3f, %+.1f %%)", report->usual->gbs,
+        printf("\nwithout a profile: %.3f GB/s, so this is %+.1f %%", report->usual->gbs,
                100 * (best->gbs / report->usual->gbs - 1));
     }
     printf("\n");
@@ -165,7 +160,7 @@ static void write_point(struct weft_cli_json *json, const char *key,
 bool weft_tune_print_json(const struct tune_report *report)
 {
     const struct tune_search *search = report->search;
-    const struct tune_point **list = sorted_points(search);
+    struct tune_ref *list = sorted_points(search);
     struct weft_cli_json json;
     weft_cli_json_open(&json, stdout);
     weft_cli_json_text(&json, "command", "tune");
@@ -186,7 +181,7 @@ bool weft_tune_print_json(const struct tune_report *report)
     weft_cli_json_real(&json, "default_gbs", report->usual != NULL ? report->usual->gbs : 0);
     weft_cli_json_array(&json, "results");
     for (unsigned i = 0; i < search->count; i++) {
-        write_point(&json, NULL, search, list[i]);
+        write_point(&json, NULL, search, list[i].point);
     }
     free(list);
     return weft_cli_json_close(&json);

@@ -200,24 +200,27 @@ static bool sweep(struct tune_search *search, uint64_t ms, uint64_t until_ms)
 
 static int by_rate(const void *a, const void *b)
 {
-    const struct tune_point *first = *(const struct tune_point *const *)a;
-    const struct tune_point *second = *(const struct tune_point *const *)b;
-    return first->gbs > second->gbs ? -1 : first->gbs < second->gbs;
+    const struct tune_ref *first = a, *second = b;
+    return first->point->gbs > second->point->gbs ? -1 : first->point->gbs < second->point->gbs;
+}
+
+void weft_tune_sort(struct tune_ref *list, unsigned count)
+{
+    qsort(list, count, sizeof(*list), by_rate);
 }
 
 /* Those that may be the best, fastest first; at most room. */
-static unsigned list_hopeful(const struct tune_search *search, struct tune_point **list,
-                             unsigned room)
+static unsigned list_hopeful(const struct tune_search *search, struct tune_ref *list, unsigned room)
 {
-    struct tune_point *all[TUNE_POINTS_MAX];
+    struct tune_ref all[TUNE_POINTS_MAX];
     const struct tune_point *top = &search->point[find_top(search)];
     unsigned count = 0;
     for (unsigned i = 0; i < search->count; i++) {
         if (may_be_best(&search->point[i], top)) {
-            all[count++] = &search->point[i];
+            all[count++].point = &search->point[i];
         }
     }
-    qsort(all, count, sizeof(*all), by_rate);
+    weft_tune_sort(all, count);
     count = count < room ? count : room;
     memcpy(list, all, count * sizeof(*list));
     return count;
@@ -248,12 +251,12 @@ static bool probe_neighbours(struct tune_search *search, struct tune_setting set
 
 static bool climb(struct tune_search *search, uint64_t until_ms)
 {
-    struct tune_point *climbers[CLIMBERS];
+    struct tune_ref climbers[CLIMBERS];
     for (unsigned before = 0; before != search->count && !search->is_cut;) {
         unsigned count = list_hopeful(search, climbers, CLIMBERS);
         before = search->count;
         for (unsigned i = 0; i < count; i++) {
-            if (!probe_neighbours(search, climbers[i]->setting, until_ms)) {
+            if (!probe_neighbours(search, climbers[i].point->setting, until_ms)) {
                 return false;
             }
         }
@@ -276,20 +279,21 @@ static unsigned distance(const struct tune_search *search, const struct tune_set
 
 /* The fastest of those that may be the best, but a quarter of the places is for the ones nearest to the
  * usual: where everything is alike, they are to win, and must be measured as long. */
-static unsigned list_finalists(const struct tune_search *search, struct tune_point **list)
+static unsigned list_finalists(const struct tune_search *search, struct tune_ref *list)
 {
-    struct tune_point *all[TUNE_POINTS_MAX];
+    struct tune_ref all[TUNE_POINTS_MAX];
     unsigned count = list_hopeful(search, all, TUNE_POINTS_MAX);
     for (unsigned place = FINALISTS * 3 / 4; place < FINALISTS && place < count; place++) {
         unsigned nearest = place;
         for (unsigned i = place + 1; i < count; i++) {
-            nearest = distance(search, &all[i]->setting) < distance(search, &all[nearest]->setting)
+            nearest = distance(search, &all[i].point->setting) <
+                              distance(search, &all[nearest].point->setting)
                           ? i
                           : nearest;
         }
-        struct tune_point *point = all[nearest];
+        struct tune_ref ref = all[nearest];
         all[nearest] = all[place];
-        all[place] = point;
+        all[place] = ref;
     }
     count = count < FINALISTS ? count : FINALISTS;
     memcpy(list, all, count * sizeof(*list));
@@ -297,11 +301,11 @@ static unsigned list_finalists(const struct tune_search *search, struct tune_poi
 }
 
 /* Half of them leave, but none that may be the best. */
-static unsigned halve(struct tune_point **list, unsigned count)
+static unsigned halve(struct tune_ref *list, unsigned count)
 {
     unsigned kept = (count + 1) / 2;
-    qsort(list, count, sizeof(*list), by_rate);
-    while (kept < count && may_be_best(list[kept], list[0])) {
+    weft_tune_sort(list, count);
+    while (kept < count && may_be_best(list[kept].point, list[0].point)) {
         kept++;
     }
     return kept;
@@ -309,14 +313,14 @@ static unsigned halve(struct tune_point **list, unsigned count)
 
 /* One more measurement of each, within what is left; in turn, so that a slow minute of the machine
  * hits all of them alike. */
-static bool repeat_all(struct tune_search *search, struct tune_point **list, unsigned count,
+static bool repeat_all(struct tune_search *search, struct tune_ref *list, unsigned count,
                        uint64_t ms)
 {
     for (unsigned i = 0; i < count; i++) {
         if (spent_ms(search) + ms > search->budget_ms) {
             return true;
         }
-        if (!measure(search, list[i], ms, 0)) {
+        if (!measure(search, list[i].point, ms, 0)) {
             return false;
         }
     }
@@ -325,7 +329,7 @@ static bool repeat_all(struct tune_search *search, struct tune_point **list, uns
 
 static bool settle(struct tune_search *search)
 {
-    struct tune_point *list[FINALISTS];
+    struct tune_ref list[FINALISTS];
     unsigned count = list_finalists(search, list);
     uint64_t ms = probe_ms(search);
     for (unsigned round = 0; round < FINAL_ROUNDS && count > 0; round++) {

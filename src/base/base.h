@@ -168,6 +168,7 @@ bool weft_params_keep(struct weft_params *params, enum weft_param param, const c
 unsigned weft_params_find(const char *name, size_t len);
 /* true once per process and text: for warnings that every reading would repeat. */
 bool weft_params_is_news(const char *text);
+uint64_t weft_params_hash(const char *text);
 
 /* ---- the profile: settings that `weft tune` found for this machine (params_profile.c) ---- */
 

@@ -45,7 +45,7 @@ static void tidy(char *text)
     weft_text_clean(text);
     for (const char *from = text; *from != '\0'; from++) {
         if (*from != ' ' || (to > text && to[-1] != ' ')) {
-            *to++ = *from == ';' ? ',' : *from;
+            *to++ = (char)(*from == ';' ? ',' : *from);
         }
     }
     while (to > text && to[-1] == ' ') {
@@ -55,14 +55,13 @@ static void tidy(char *text)
 }
 
 #if defined(__x86_64__)
+/* Every CPU of 64 bits has these leaves; asking whether costs as much as asking (in a virtual machine 7
+ * us). */
 static bool ask_cpu(char *model, size_t room)
 {
     enum { FIRST = (int)0x80000002u, LEAVES = 3 };
     uint32_t words[LEAVES][4];
 
-    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) {
-        return false;
-    }
     for (unsigned i = 0; i < LEAVES; i++) {
         __cpuid((unsigned)FIRST + i, words[i][0], words[i][1], words[i][2], words[i][3]);
     }
@@ -161,8 +160,8 @@ static bool is_nic(const char *root, const char *name)
     char text[FILE_LEN];
     long type;
 
-    if (name[0] == '.' || strlen(name) >= IF_NAMESIZE || is_transient_name(name) ||
-        !read_fact(root, name, "type", text)) {
+    if (name[0] == '.' || strcmp(name, "lo") == 0 || strlen(name) >= IF_NAMESIZE ||
+        is_transient_name(name) || !read_fact(root, name, "type", text)) {
         return false;
     }
     type = strtol(text, NULL, 10);

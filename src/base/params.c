@@ -161,14 +161,21 @@ static weft_status_t store(struct weft_params *params, enum weft_param param, co
 
 /* ---- reading the environment ---- */
 
-bool weft_params_is_news(const char *text)
+uint64_t weft_params_hash(const char *text)
 {
-    static _Atomic uint64_t warned[256]; /* hashes; when it is full we are silent */
     uint64_t hash = UINT64_C(14695981039346656037);
 
     for (const char *at = text; *at != '\0'; at++) { /* FNV-1a */
         hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
     }
+    return hash;
+}
+
+bool weft_params_is_news(const char *text)
+{
+    static _Atomic uint64_t warned[256]; /* hashes; when it is full we are silent */
+    uint64_t hash = weft_params_hash(text);
+
     for (size_t i = 0; i < WEFT_COUNT_OF(warned); i++) {
         uint64_t seen = 0;
 

@@ -110,23 +110,6 @@ static bool read_bytes(struct profile *profile, int fd)
     return complain(profile, " is not used: it is longer than %d bytes", FILE_MAX_LEN);
 }
 
-/* is_named: by WEFT_PROFILE, so that it is missed when it is not there. */
-static bool read_file(struct profile *profile, bool is_named)
-{
-    /* non-blocking: opening a pipe must not wait for a writer */
-    int fd = weft_fd_own(open(profile->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    bool is_read;
-
-    if (fd < 0) {
-        return is_named || (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-                   ? complain(profile, " is not used: %s", strerror(errno))
-                   : false;
-    }
-    is_read = check_file(profile, fd) && read_bytes(profile, fd);
-    weft_fd_close(fd);
-    return is_read;
-}
-
 /* ---- what it says ---- */
 
 static char *trim(char *text)
@@ -213,30 +196,60 @@ static bool read_lines(struct profile *profile)
     return true;
 }
 
+/* Asked once per process and line: the answer costs more than all other steps. */
 static bool fits_here(struct profile *profile)
 {
+    static _Atomic uint64_t known; /* hash of a line that fits */
+    uint64_t hash;
     char what[256];
 
-    if (profile->machine == NULL ||
-        !weft_machine_differs("", profile->machine, what, sizeof(what))) {
+    if (profile->machine == NULL) {
         return true;
     }
-    return complain(profile, " is stale and not used: %s; `weft tune` makes a new one", what);
+    hash = weft_params_hash(profile->machine);
+    if (atomic_load_explicit(&known, memory_order_relaxed) == hash) {
+        return true;
+    }
+    if (weft_machine_differs("", profile->machine, what, sizeof(what))) {
+        return complain(profile, " is stale and not used: %s; `weft tune` makes a new one", what);
+    }
+    atomic_store_explicit(&known, hash, memory_order_relaxed);
+    return true;
 }
 
-/* Kept out of the caller's frame, which most starts pass through without a profile. */
-__attribute__((noinline)) static void load_from(struct weft_params *params, const char *path,
-                                                bool is_named, char *text)
+static void read_profile(struct weft_params *params, const char *path, int fd, char *text)
 {
-    struct profile profile = {.path = path, .text = text};
+    struct profile profile;
 
-    if (!read_file(&profile, is_named) || !read_lines(&profile) || !fits_here(&profile)) {
+    memset(profile.value, 0, sizeof(profile.value));
+    profile.path = path;
+    profile.len = 0;
+    profile.machine = NULL;
+    profile.text = text;
+    if (!check_file(&profile, fd) || !read_bytes(&profile, fd) || !read_lines(&profile) ||
+        !fits_here(&profile)) {
         return;
     }
     for (size_t i = 0; i < WEFT_COUNT_OF(allowed); i++) {
         if (profile.value[allowed[i]] != NULL) {
             weft_params_keep(params, allowed[i], profile.value[allowed[i]], WEFT_ORIGIN_PROFILE);
         }
+    }
+}
+
+/* is_named: by WEFT_PROFILE, so that it is missed when it is not there. */
+static void load_from(struct weft_params *params, const char *path, bool is_named, char *text)
+{
+    /* non-blocking: opening a pipe must not wait for a writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd >= 0) {
+        weft_fd_own(fd);
+        read_profile(params, path, fd, text);
+        weft_fd_close(fd);
+    } else if (is_named || (errno != ENOENT && errno != ENOTDIR && errno != EACCES)) {
+        snprintf(text, WEFT_PROFILE_TEXT_LEN, "profile %.255s is not used: %s", path,
+                 strerror(errno));
     }
 }
 

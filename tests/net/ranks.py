@@ -30,6 +30,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def clean_env(**more):
     """This process's environment without anything that a launcher may have said."""
     env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+    env.update(XDG_CONFIG_HOME="/nonexistent")  # no tuned profile of whoever runs this
     env.update(WEFT_START_TIMEOUT="%ds" % START_S, WEFT_TIMEOUT="20s")
     env.update({name: str(value) for name, value in more.items()})
     return env

@@ -4,6 +4,7 @@
 
 #include "cli/tune.h"
 
+#include <ftw.h>
 #include <math.h>
 #include <sys/stat.h>
 
@@ -205,7 +206,7 @@ static void an_exhaustive_search_tries_every_setting_equally_long(void **state)
     (void)state;
     open_world(&world, two_hills, 0, 1);
     search.space = &world.space;
-    search.budget_ms = 210 * 300;
+    search.budget_ms = UINT64_C(210) * 300;
     search.is_exhaustive = true;
     search.measure = made_up_measure;
     search.clock = made_up_clock;
@@ -262,12 +263,18 @@ static int make_folder(void **state)
     return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
+static int remove_entry(const char *entry, const struct stat *facts, int kind, struct FTW *where)
+{
+    (void)facts;
+    (void)kind;
+    (void)where;
+    return remove(entry);
+}
+
 static int drop_folder(void **state)
 {
-    char line[128];
     (void)state;
-    snprintf(line, sizeof(line), "rm -r %s", folder);
-    return system(line) == 0 ? 0 : -1;
+    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static void path_in_folder(const char *name, char path[128])
