@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RESEND_MS 1500
 #define ATTACHES_MAX 100
 
 static void over(struct weft_control_start *start)
@@ -464,6 +465,32 @@ static void say_bye(struct weft_control *control)
     flush(control);
 }
 
+static bool is_resending(const struct weft_control *control)
+{
+    bool is = control->parent != NULL && weft_net_conn_is_resending(control->parent);
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        const struct weft_net_conn *conn = control->children[i].conn;
+        is |= conn != NULL && weft_net_conn_is_resending(conn);
+    }
+    return is;
+}
+
+/* A path that was dead for a while is back, and our last words are not through yet. */
+static void await_resent(struct weft_control *control)
+{
+    uint64_t deadline_ns = weft_clock_after_ms(RESEND_MS);
+    _Atomic uint32_t never = 0;
+    bool is;
+    do {
+        weft_engine_lock(control->engine);
+        is = is_resending(control);
+        weft_engine_unlock(control->engine);
+        if (is) {
+            weft_engine_wait(control->engine, &never, weft_clock_after_ms(5));
+        }
+    } while (is && weft_clock_ns() < deadline_ns);
+}
+
 void weft_control_close(struct weft_control *control)
 {
     if (control == NULL) {
@@ -471,6 +498,7 @@ void weft_control_close(struct weft_control *control)
     }
     if (!control->is_closing) {
         say_bye(control);
+        await_resent(control);
     }
     weft_engine_lock(control->engine);
     weft_control_heart_close(control);

@@ -69,6 +69,14 @@ static bool has_room(const struct weft_bundle *bundle, const struct weft_slot *s
            (slot->flying_count < FLYING_MAX && slot->flying_len + len <= most);
 }
 
+/* The next one would wait: so this one is to be acknowledged at once. */
+static bool fills_window(const struct weft_bundle *bundle, const struct weft_slot *slot, size_t len)
+{
+    struct weft_slot then = {.flying_count = slot->flying_count + 1,
+                             .flying_len = slot->flying_len + len};
+    return !has_room(bundle, &then, len);
+}
+
 static double best_rate(const struct weft_bundle *bundle)
 {
     double best = 1;
@@ -153,6 +161,7 @@ static bool post_chunk(struct weft_bundle *bundle, struct weft_link_chunk *chunk
     }
     chunk->frame.ack = link->received;
     chunk->frame.seq = bundle->epoch;
+    chunk->frame.flags = fills_window(bundle, slot, chunk->slice.len) ? WEFT_DATA_SLOT : 0;
     how = slot->lane->ops->post(slot->lane, &chunk->frame, &chunk->slice, chunk);
     if (how == WEFT_POST_FULL) {
         return false;
@@ -428,8 +437,9 @@ bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done)
     }
     slot->is_placing = slot->is_stale = false;
     /* With several slots the sender learns from this how fast each is. */
-    if (bundle->count > 1 ? untold >= TELL_SMALL || slot->untold_len >= SMALL_LEN
-                          : untold >= FLYING_MAX / 2 || slot->untold_len >= TELL_LEN) {
+    if ((done->frame.flags & WEFT_DATA_SLOT) != 0 || /* it asks for it */
+        (bundle->count > 1 ? untold >= TELL_SMALL || slot->untold_len >= SMALL_LEN
+                           : untold >= FLYING_MAX / 2 || slot->untold_len >= TELL_LEN)) {
         weft_chunks_tell(bundle, slot);
     }
     weft_bundle_watch(bundle);

@@ -449,6 +449,15 @@ weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pi
     return WEFT_OK;
 }
 
+bool weft_net_conn_is_resending(const struct weft_net_conn *conn)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    return !conn->is_local && conn->state == WEFT_CONN_OPEN &&
+           getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           info.tcpi_unacked > 0 && (info.tcpi_retransmits > 0 || info.tcpi_backoff > 0);
+}
+
 bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms)
 {
     struct tcp_info info = {0}; /* older kernels fill less */

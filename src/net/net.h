@@ -152,6 +152,8 @@ weft_status_t weft_net_conn_send(struct weft_net_conn *conn, struct weft_wire_fr
 void weft_net_conn_cork(struct weft_net_conn *conn);
 void weft_net_conn_uncork(struct weft_net_conn *conn);
 size_t weft_net_conn_queued(const struct weft_net_conn *conn);
+/* Did bytes get lost on their way, that the kernel sends again? To close now would lose them for good. */
+bool weft_net_conn_is_resending(const struct weft_net_conn *conn);
 /* TCP: has the kernel of the peer left our bytes unacknowledged for this long? */
 bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms);
 

@@ -271,7 +271,7 @@ enum {
  *  | magic|type|flags|len | comm |tag |seq | a | b | c | number |ack | payload crc | crc32c of 0…59 |
  * seq counts the envelopes (EAGER, ANNOUNCE) of one communicator from this rank to that one. number
  * counts the frames kept for replay, 0: not kept; ack: all of those numbers up to it have arrived. Bulk
- * has numbers of its own, and any lane (seq: of two copies the one with the higher seq counts); everything
+ * has numbers of its own, and any lane (seq: of two copies the one with the higher seq counts; flags SLOT: tell at once that it came); everything
  * else goes over one lane in order. Then len bytes of
  * payload; payload crc counts when flags has CHECKED.
  */

@@ -97,14 +97,14 @@ class OneNic(LanesCase):
     def check_control(self, breaks, heals):
         """It runs over eth0, which goes away for longer than its timeout: no verdict, messages go on, and
         when the path is back the control plane is too."""
-        job = self.job("long", WEFT_PATH_TIMEOUT="1s")
+        job = self.job("long", WEFT_PATH_TIMEOUT="1s", WEFT_LOG="link:info,control:info,warn")
         breaks(1, 0)
         pause(8 if IS_LONG else 2)
         self.check_runs(job)
         heals(1, 0)
         self.await_bytes([0], "bytes over eth0 again", BACK_S)
         for process in job:
-            wait_until(lambda process=process: "is back" in process.stderr, BACK_S, "control again")
+            ranks.wait_until(lambda process=process: "is back" in process.stderr, BACK_S, "control again")
         self.finish(job)
 
     def test_messages_go_on_without_the_nic_of_the_control_connection(self):
