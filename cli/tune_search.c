@@ -212,7 +212,7 @@ void weft_tune_sort(struct tune_ref *list, unsigned count)
 /* Those that may be the best, fastest first; at most room. */
 static unsigned list_hopeful(const struct tune_search *search, struct tune_ref *list, unsigned room)
 {
-    struct tune_ref all[TUNE_POINTS_MAX];
+    struct tune_ref all[TUNE_POINTS_MAX] = {{0}};
     const struct tune_point *top = &search->point[find_top(search)];
     unsigned count = 0;
     for (unsigned i = 0; i < search->count; i++) {
@@ -281,7 +281,7 @@ static unsigned distance(const struct tune_search *search, const struct tune_set
  * usual: where everything is alike, they are to win, and must be measured as long. */
 static unsigned list_finalists(const struct tune_search *search, struct tune_ref *list)
 {
-    struct tune_ref all[TUNE_POINTS_MAX];
+    struct tune_ref all[TUNE_POINTS_MAX] = {{0}};
     unsigned count = list_hopeful(search, all, TUNE_POINTS_MAX);
     for (unsigned place = FINALISTS * 3 / 4; place < FINALISTS && place < count; place++) {
         unsigned nearest = place;

@@ -68,6 +68,7 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     status = status == WEFT_OK ? weft_mem_register(comm, memory, LEN, &mine) : status;
     status = status == WEFT_OK ? weft_control_allgather(comm, &mine, sizeof(mine), mem) : status;
     if (status != WEFT_OK) {
+        free(memory);
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     if (rank == 0) {

@@ -303,7 +303,7 @@ static void a_nearer_timer_set_by_another_thread_wakes_the_sleeper_in_time(void 
     weft_engine_set_load(engine, 100);
     far.word = &never;
     weft_engine_timer_open(&far.timer, deadline_fired);
-    weft_engine_timer_set(engine, &far.timer, weft_clock_after_ms(10 * DEADLINE_MS));
+    weft_engine_timer_set(engine, &far.timer, weft_clock_after_ms(UINT64_C(10) * DEADLINE_MS));
     for (int i = 0; i < 10; i++) {
         static struct waiter sleeper;
         struct deadline near = {.engine = engine, .word = &sleeper.word[0]};
