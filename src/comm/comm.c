@@ -151,7 +151,8 @@ weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *sp
     weft_log_set_rank((int)spec->self.rank);
     weft_secret_wipe(job->params.text[WEFT_PARAM_ID],
                      WEFT_PARAM_TEXT_LEN); /* it was read, it holds the secret */
-    status = job_start(job, spec);
+    status = weft_comm_bind(&job->params);
+    status = status == WEFT_OK ? job_start(job, spec) : status;
     if (spec->door != NULL) {
         weft_control_door_close(spec->door); /* what the start did not take */
     }

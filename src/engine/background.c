@@ -29,6 +29,8 @@
 
 static struct {
     pthread_mutex_t life; /* held while the thread is started or ended; the thread never takes it */
+    cpu_set_t cpus;       /* under `life` */
+    bool is_bound;        /* … to them */
     pthread_mutex_t lock; /* what follows; the thread holds it while it serves */
     pthread_t thread;
     int epfd;         /* -1: no thread */
@@ -177,6 +179,24 @@ static void *background_main(void *unused)
 }
 
 /* Signals are the application's business. */
+static void set_cpus(pthread_attr_t *attr)
+{
+    if (background.is_bound) {
+        pthread_attr_setaffinity_np(attr, sizeof(background.cpus), &background.cpus);
+    }
+}
+
+void weft_background_bind(const cpu_set_t *cpus)
+{
+    pthread_mutex_lock(&background.life);
+    background.cpus = *cpus;
+    background.is_bound = true;
+    if (background.epfd >= 0) {
+        pthread_setaffinity_np(background.thread, sizeof(*cpus), cpus);
+    }
+    pthread_mutex_unlock(&background.life);
+}
+
 static int start_thread(void)
 {
     sigset_t all;
@@ -186,11 +206,13 @@ static int start_thread(void)
     pthread_attr_init(&attr);
     pthread_attr_setsigmask_np(&attr, &all);
     pthread_attr_setstacksize(&attr, STACK_LEN);
+    set_cpus(&attr);
     error = pthread_create(&background.thread, &attr, background_main, NULL);
     pthread_attr_destroy(&attr);
     if (error == EINVAL) { /* the program's thread-local memory alone is larger: the usual stack */
         pthread_attr_init(&attr);
         pthread_attr_setsigmask_np(&attr, &all);
+        set_cpus(&attr);
         error = pthread_create(&background.thread, &attr, background_main, NULL);
         pthread_attr_destroy(&attr);
     }

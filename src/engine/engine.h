@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "watch/watch.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 
 struct weft_engine;
@@ -168,6 +169,8 @@ static inline bool weft_engine_enter(struct weft_engine *engine)
 
 /* ---- the background thread (background.c) ---- */
 
+/* The CPUs it runs on, from now on and when it starts. */
+void weft_background_bind(const cpu_set_t *cpus);
 /* From now on the background thread serves this engine; starts the thread with the first.
  * ERR_SYSTEM. */
 weft_status_t weft_background_join(struct weft_engine *engine);
