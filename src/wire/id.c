@@ -111,6 +111,14 @@ static bool is_printed_form(const weft_id_t *id, const char *text)
     return is_same;
 }
 
+/* "weft2:", "weft14:" */
+static bool is_of_other_version(const char *text)
+{
+    size_t digits = strncmp(text, "weft", 4) == 0 ? strspn(text + 4, "0123456789") : 0;
+    return digits > 0 && digits < 4 && text[4 + digits] == ':' &&
+           strncmp(text, ID_PREFIX, ID_PREFIX_LEN) != 0;
+}
+
 weft_status_t weft_wire_id_parse(const char *text, weft_id_t *id_p)
 {
     weft_id_t id;
@@ -119,6 +127,11 @@ weft_status_t weft_wire_id_parse(const char *text, weft_id_t *id_p)
     size_t len = 0;
     weft_status_t status;
 
+    if (is_of_other_version(text)) {
+        return weft_fail(WEFT_ERR_VERSION,
+                         "the id's text is of another version of Weft, this one reads " ID_PREFIX
+                         ": use the same everywhere");
+    }
     /* the text is not quoted: it may be a secret with one wrong letter */
     if (text_len == WEFT_ID_TEXT_LEN || strncmp(text, ID_PREFIX, ID_PREFIX_LEN) != 0) {
         return weft_fail(WEFT_ERR_INVALID,

@@ -143,6 +143,8 @@ static void id_parse_refuses_cut_long_and_foreign_text(void **state)
     snprintf(longer, sizeof(longer), "%s%s", text, text);
     assert_int_equal(weft_wire_id_parse(longer, &parsed), WEFT_ERR_INVALID);
     assert_int_equal(weft_wire_id_parse("", &parsed), WEFT_ERR_INVALID);
+    assert_int_equal(weft_wire_id_parse("weft2:AAAA", &parsed), WEFT_ERR_VERSION);
+    assert_int_equal(weft_wire_id_parse("weftx:AAAA", &parsed), WEFT_ERR_INVALID);
 }
 
 /* libsodium reads some bytes above 127 as letters, so a damaged text could decode to the same id.
