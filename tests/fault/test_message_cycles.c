@@ -114,6 +114,8 @@ static weft_status_t work(weft_comm_t comm, int rank)
     status = exchange(comm, rank, 20, out, in);
     status = status == WEFT_OK ? exchange(comm, rank, 5000, out, in) : status;
     status = status == WEFT_OK ? exchange(comm, rank, LONG, out, in) : status;
+    /* The other may still look at what it has received. */
+    status = status == WEFT_OK ? weft_control_barrier(comm) : status;
     status = status == WEFT_OK ? weft_put(comm, &mem[1 - rank], 0, out, LONG) : status;
     status = status == WEFT_OK ? weft_quiet(comm) : status;
     status = status == WEFT_OK ? weft_recv(comm, in, 8, 1 - rank, 99, NULL, &request) : status;
