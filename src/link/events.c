@@ -75,6 +75,9 @@ static void note_received(struct weft_link *link, const struct weft_wire_data *f
     link->received = frame->number;
     weft_bundle_watch(link->bundle); /* it is told within a tick, if not before */
     link->untold_len += frame->len + WEFT_WIRE_DATA_LEN;
+    if (frame->type == WEFT_DATA_BYE && link->bundle != NULL) {
+        weft_chunks_tell_again(link->bundle); /* who closes waits for it */
+    }
     if (link->received - link->told >= TELL_FRAMES || link->untold_len >= link->links->tell_len ||
         frame->type == WEFT_DATA_BYE) {
         weft_link_tell(link);
