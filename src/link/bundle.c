@@ -41,7 +41,6 @@ weft_status_t weft_bundle_open(struct weft_link *link)
     }
     bundle->link = link;
     bundle->chunks = chunks;
-    bundle->chunk_count = count;
     bundle->is_dialler = links->spec.port.self->rank > link->peer;
     weft_list_open(&bundle->free);
     weft_list_open(&bundle->replay);

@@ -142,7 +142,8 @@ static struct weft_slot *choose(struct weft_bundle *bundle, const struct weft_wi
     }
     if (frame->type == WEFT_DATA_CHUNK && frame->tag == 0) {
         /* It follows its announcement without having been asked for: so by the same lane. */
-        return &bundle->slots[link->lane->slot];
+        struct weft_slot *lead = &bundle->slots[link->lane->slot];
+        return has_room(bundle, lead, frame->len) ? lead : NULL;
     }
     if (link->links->spec.port.params->number[WEFT_PARAM_STRATEGY] == IN_TURN &&
         frame->type == WEFT_DATA_CHUNK) {
@@ -188,7 +189,7 @@ enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wir
         node = weft_list_take(&bundle->free);
     }
     if (node == NULL) {
-        weft_link_want_room(bundle->link);
+        bundle->link->wants_room = true;
         return WEFT_POST_FULL;
     }
     chunk = chunk_at(node);
@@ -199,7 +200,7 @@ enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wir
     chunk->cookie = cookie;
     if (!post_chunk(bundle, chunk)) {
         weft_list_append(&bundle->free, &chunk->node);
-        weft_link_want_room(bundle->link);
+        bundle->link->wants_room = true;
         return WEFT_POST_FULL;
     }
     bundle->sent++;

@@ -67,13 +67,11 @@ struct weft_bundle {
     struct weft_list node; /* among all */
     bool is_dialler;
     uint32_t count; /* slots that were ever used, from 0 */
-    uint32_t next;  /* whose turn it is */
     struct weft_engine_timer tick;
     uint64_t broken_ns; /* no slot was up since; 0: one is */
     char broken_text[128];
 
     struct weft_link_chunk *chunks; /* owned */
-    uint32_t chunk_count;
     struct weft_list free, replay;
     uint32_t epoch; /* grows whenever a slot goes or comes: copies sent later count */
     uint32_t sent;  /* number of the latest chunk */
@@ -135,7 +133,6 @@ enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *fra
 /* The lead died, or there is a better one. */
 void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane);
 void weft_link_refuse(struct weft_links *links, struct weft_lane *lane);
-void weft_link_want_room(struct weft_link *link);
 /* Nothing came back in time: LOST is due. */
 void weft_link_broke(struct weft_link *link);
 void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up); /* bundle.c */

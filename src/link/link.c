@@ -64,11 +64,6 @@ bool weft_link_is_single(const struct weft_link *link)
 
 /* ---- down ---- */
 
-void weft_link_want_room(struct weft_link *link)
-{
-    link->wants_room = true;
-}
-
 static void note_told(struct weft_link *link, bool tells_credit)
 {
     link->told = link->received;

@@ -211,7 +211,6 @@ struct weft_shm_port {
     struct weft_shm_lane **lanes; /* owned; by local index */
     uint32_t local_count, index;
     bool is_armed;
-    bool is_wanting;       /* somebody waits for room */
     bool has_chores;       /* one of the lists below is not empty */
     _Atomic bool has_gone; /* a GONE waits for room in its socket */
 
