@@ -319,6 +319,154 @@ weft_status_t weft_fence(weft_comm_t comm);
  * too. Returns the first error since the last quiet. */
 weft_status_t weft_quiet(weft_comm_t comm);
 
+/* ---- collectives ---------------------------------------------------------------------------- */
+
+/* name, number, bytes, text */
+#define WEFT_DTYPE_LIST(X)                                                                         \
+    X(I8, 0, 1, "i8")                                                                              \
+    X(U8, 1, 1, "u8")                                                                              \
+    X(I16, 2, 2, "i16")                                                                            \
+    X(U16, 3, 2, "u16")                                                                            \
+    X(I32, 4, 4, "i32")                                                                            \
+    X(U32, 5, 4, "u32")                                                                            \
+    X(I64, 6, 8, "i64")                                                                            \
+    X(U64, 7, 8, "u64")                                                                            \
+    X(F16, 8, 2, "f16")                                                                            \
+    X(BF16, 9, 2, "bf16")                                                                          \
+    X(F32, 10, 4, "f32")                                                                           \
+    X(F64, 11, 8, "f64")                                                                           \
+    X(F8E4M3, 12, 1, "f8e4m3")                                                                     \
+    X(F8E5M2, 13, 1, "f8e5m2")
+
+typedef enum weft_dtype {
+#define WEFT_DTYPE_ENUM(name, number, bytes, text) WEFT_##name = (number),
+    WEFT_DTYPE_LIST(WEFT_DTYPE_ENUM)
+#undef WEFT_DTYPE_ENUM
+} weft_dtype_t;
+#define WEFT_DTYPES 14
+
+/* Integers wrap around; avg of integers is that sum divided by the number of ranks, towards zero. min and
+ * max of floats: a NaN wins. band, bor, bxor: integers only. scaled: every input times `scale`, then the
+ * sum; floats only. */
+#define WEFT_REDOP_LIST(X)                                                                         \
+    X(SUM, 0, "sum")                                                                               \
+    X(PROD, 1, "prod")                                                                             \
+    X(MIN, 2, "min")                                                                               \
+    X(MAX, 3, "max")                                                                               \
+    X(AVG, 4, "avg")                                                                               \
+    X(BAND, 5, "band")                                                                             \
+    X(BOR, 6, "bor")                                                                               \
+    X(BXOR, 7, "bxor")                                                                             \
+    X(SCALED, 8, "scaled")
+
+typedef enum weft_redop {
+#define WEFT_REDOP_ENUM(name, number, text) WEFT_##name = (number),
+    WEFT_REDOP_LIST(WEFT_REDOP_ENUM)
+#undef WEFT_REDOP_ENUM
+} weft_redop_t;
+#define WEFT_REDOPS 9
+
+#define WEFT_COLL_LIST(X)                                                                          \
+    X(ALLREDUCE, 0, "allreduce")                                                                   \
+    X(REDUCE_SCATTER, 1, "reduce_scatter")                                                         \
+    X(ALLGATHER, 2, "allgather")                                                                   \
+    X(BROADCAST, 3, "broadcast")                                                                   \
+    X(REDUCE, 4, "reduce")                                                                         \
+    X(GATHER, 5, "gather")                                                                         \
+    X(SCATTER, 6, "scatter")                                                                       \
+    X(ALLTOALL, 7, "alltoall")                                                                     \
+    X(BARRIER, 8, "barrier")
+
+typedef enum weft_coll {
+#define WEFT_COLL_ENUM(name, number, text) WEFT_##name = (number),
+    WEFT_COLL_LIST(WEFT_COLL_ENUM)
+#undef WEFT_COLL_ENUM
+} weft_coll_t;
+#define WEFT_COLLS 9
+
+/* "f32", "sum", "allreduce"; "?" for a number that is none. And bytes of one element; 0: none. */
+const char *weft_dtype_name(weft_dtype_t dtype);
+const char *weft_redop_name(weft_redop_t redop);
+const char *weft_coll_name(weft_coll_t coll);
+size_t weft_dtype_size(weft_dtype_t dtype);
+
+/*
+ * Every rank of the communicator makes the same calls in the same order, with the same count, dtype, op
+ * and root (ERR_MISMATCH otherwise, on every rank, naming both calls). in == out is in place (see each).
+ * request_p NULL: blocks. Otherwise returns at once, the memory is lent until the request is done; those
+ * of one communicator run one after another, in the order they were begun. In a group
+ * (weft_group_begin()) with request_p NULL: begun only, weft_group_end() waits.
+ * Counts are elements and may be 0; buffers of which nothing is read or written may be NULL.
+ * ERR_INVALID, ERR_PEER (rank named), ERR_TIMEOUT (the ranks that are waited for are named), ERR_MISMATCH,
+ * ERR_ABORTED, ERR_NETWORK, ERR_PROTOCOL, ERR_SYSTEM, ERR_MEMORY, ERR_UNSUPPORTED (the chosen algorithm
+ * cannot do it). After an error other than ERR_INVALID and ERR_MEMORY the communicator has failed.
+ * Threads: begun by one thread at a time per communicator (else ERR_BUSY); waited for by any.
+ */
+/* out[i] = in of rank 0 [i] op … op in of rank n-1 [i], on every rank. In place: in == out. */
+weft_status_t weft_allreduce(weft_comm_t comm, const void *in, void *out, size_t count,
+                             weft_dtype_t dtype, weft_redop_t op, weft_request_t *request_p);
+/* in: ranks × count; rank r gets the r-th piece, reduced. In place: out == in + rank × count, elements. */
+weft_status_t weft_reduce_scatter(weft_comm_t comm, const void *in, void *out, size_t count,
+                                  weft_dtype_t dtype, weft_redop_t op, weft_request_t *request_p);
+/* out: ranks × count, rank r's in at r × count. In place: in == out + rank × count. */
+weft_status_t weft_allgather(weft_comm_t comm, const void *in, void *out, size_t count,
+                             weft_dtype_t dtype, weft_request_t *request_p);
+/* root's in to every rank's out; in is read on root only (in == out: in place), out written on all. */
+weft_status_t weft_broadcast(weft_comm_t comm, const void *in, void *out, size_t count,
+                             weft_dtype_t dtype, int root, weft_request_t *request_p);
+/* As allreduce, out is written on root only. */
+weft_status_t weft_reduce(weft_comm_t comm, const void *in, void *out, size_t count,
+                          weft_dtype_t dtype, weft_redop_t op, int root, weft_request_t *request_p);
+/* As allgather, out is written on root only. */
+weft_status_t weft_gather(weft_comm_t comm, const void *in, void *out, size_t count,
+                          weft_dtype_t dtype, int root, weft_request_t *request_p);
+/* root's in: ranks × count; rank r gets the r-th piece. In place on root: out == in + root × count. */
+weft_status_t weft_scatter(weft_comm_t comm, const void *in, void *out, size_t count,
+                           weft_dtype_t dtype, int root, weft_request_t *request_p);
+/* in and out: ranks × count; piece q of rank r's in becomes piece r of rank q's out. in must not be out. */
+weft_status_t weft_alltoall(weft_comm_t comm, const void *in, void *out, size_t count,
+                            weft_dtype_t dtype, weft_request_t *request_p);
+weft_status_t weft_barrier(weft_comm_t comm, weft_request_t *request_p);
+
+/* Any collective, spelled out: for pieces of different sizes, the scaled sum, one call's own deadline or
+ * algorithm. Fill with WEFT_CALL_INIT. Arrays are [ranks], in elements, lent until the call's end. */
+typedef struct weft_call {
+    size_t size; /* sizeof(weft_call_t), for growth */
+    weft_coll_t coll;
+    weft_dtype_t dtype;
+    weft_redop_t op;
+    int root;
+    const void *in;
+    void *out;
+    size_t count; /* as in the calls above; not used where the arrays say it */
+    double scale; /* of WEFT_SCALED */
+    /* Sizes and places of the pieces: in_* of reduce_scatter, scatter (on root), alltoall; out_* of
+     * allgather, gather (on root), alltoall. NULL: all of `count`, one after another. Places NULL: one
+     * after another. gather, scatter: `count` is this rank's own piece. */
+    const size_t *in_counts, *in_places;
+    const size_t *out_counts, *out_places;
+    uint32_t timeout_ms; /* 0: the communicator's */
+    const char
+        *algorithm; /* NULL: the best, as WEFT_ALGO or the model says; lent during the call */
+} weft_call_t;
+/* clang-format off */
+#define WEFT_CALL_INIT {sizeof(weft_call_t), WEFT_BARRIER, WEFT_U8, WEFT_SUM, 0, NULL, NULL, 0, 1.0, \
+                        NULL, NULL, NULL, NULL, 0, NULL}
+/* clang-format on */
+weft_status_t weft_collective(weft_comm_t comm, const weft_call_t *call, weft_request_t *request_p);
+
+/* A collective that is made ready once and started many times, with the same memory and counts; arrays are
+ * lent as long as it lives. Making it is local. Start: as the calls above; ERR_BUSY while the one before
+ * is not done. Destroy: before the communicator is closed, not while it runs (ERR_BUSY); NULL is fine. */
+typedef struct weft_op *weft_op_t;
+weft_status_t weft_op_create(weft_comm_t comm, const weft_call_t *call, weft_op_t *op_p);
+weft_status_t weft_op_start(weft_op_t op);
+weft_status_t weft_op_wait(weft_op_t op, uint32_t timeout_ms); /* as weft_wait() */
+weft_status_t weft_op_destroy(weft_op_t op);
+
+/* The same ranks again, with an order of calls of their own. Collective, as weft_comm_split(). */
+weft_status_t weft_comm_duplicate(weft_comm_t comm, weft_comm_t *comm_p);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

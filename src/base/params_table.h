@@ -87,6 +87,12 @@
       "read long messages straight from the sender's memory; auto: when ranks outnumber the CPUs") \
     X(SHM_POOL, "WEFT_SHM_POOL", SIZE, "4M", 1048576, 67108864, true, NULL, \
       "shared memory per rank for messages of more than 40 bytes") \
+    X(ALGO, "WEFT_ALGO", TEXT, "", 0, 255, true, NULL, \
+      "algorithm of collectives: ring, or per operation: allreduce:ring,broadcast:chain; empty: by the model") \
+    X(DETERMINISTIC, "WEFT_DETERMINISTIC", INT, "0", 0, 1, true, NULL, \
+      "1: reductions add in rank order at one owner per element: equal bits whatever the hosts and paths") \
+    X(ACC, "WEFT_ACC", CHOICE, "native", 0, 0, true, "native|f32", \
+      "f16, bf16 and f8 between the hops of a reduction: rounded to their type, or kept in f32") \
     X(SPIN, "WEFT_SPIN", INT, "-1", -1, 1000000, false, NULL, \
       "microseconds to spin before yielding and sleeping; -1: by ranks against cores")
 /* clang-format on */
