@@ -118,7 +118,8 @@ static bool begin_stage(struct weft_exec_run *run)
     run->is_out_streamed = run->binding.total_len > (size_t)1 << 20 &&
                            2 * run->group->ranks * run->binding.total_len > exec->cache_len;
     exec->tmp_len = (size_t)run->plan->tmp_units * weft_bind_unit(&run->binding);
-    if ((run->plan->builder->traits & WEFT_PLAN_SHARED) != 0 && !weft_exec_shared_begin(run)) {
+    if ((run->plan->builder->traits & WEFT_PLAN_SHARED) != 0 && run->group->ranks > 1 &&
+        !weft_exec_shared_begin(run)) {
         return false;
     }
     run->rounds = run->plan->builder->rounds(run->plan, run->group->rank);
@@ -136,7 +137,9 @@ static bool do_step(struct weft_exec_run *run, const struct weft_plan_step *step
     case WEFT_STEP_RECV_REDUCE:
         return weft_exec_recv(run, step);
     case WEFT_STEP_SHOW:
-        weft_exec_show(run, step->value);
+        if (run->board != NULL) { /* else alone */
+            weft_exec_show(run, step->value);
+        }
         return true;
     case WEFT_STEP_AWAIT:
     case WEFT_STEP_AWAIT_FREE:

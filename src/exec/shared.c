@@ -245,7 +245,7 @@ static bool enter(struct weft_exec_run *run)
         if (!map_all(run)) {
             return false;
         }
-        switch_plan(run, stage->mapped);
+        switch_plan(run, &stage->mapped);
     }
     board->clock += ENTRY_SHOWS; /* on every rank alike */
     return true;
@@ -259,7 +259,7 @@ static bool take_slots(struct weft_exec_run *run)
                        "the plan needs more shared memory than there is");
         return false;
     }
-    run->is_short = len <= WEFT_BOARD_LINE_DATA && run->job->stage[run->stage].mapped == NULL;
+    run->is_short = len <= WEFT_BOARD_LINE_DATA && !run->job->stage[run->stage].has_mapped;
     run->slots_free = weft_board_take(run->board, run->is_short ? 0 : len, &run->slot_offset);
     return true;
 }
@@ -285,11 +285,11 @@ bool weft_exec_shared_begin(struct weft_exec_run *run)
             return false;
         }
         run->entry = 2;
-        if (stage->mapped != NULL) {
+        if (stage->has_mapped) {
             show_buffers(run);
         }
     }
-    if (stage->mapped != NULL && !enter(run)) {
+    if (stage->has_mapped && !enter(run)) {
         return false;
     }
     run->entry = 0;
