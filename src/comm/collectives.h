@@ -33,6 +33,7 @@ struct weft_comm_shape {
     size_t count;
     double scale;
     struct weft_exec_job job;
+    struct weft_exec_quick quick;
 };
 
 struct weft_collectives {

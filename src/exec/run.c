@@ -280,16 +280,25 @@ uint64_t weft_exec_moved(const struct weft_exec *exec)
     return exec->moved;
 }
 
+weft_status_t weft_exec_finish(struct weft_exec_run *run)
+{
+    for (weft_exec_advance(run); run->state != WEFT_RUN_OVER; weft_exec_advance(run)) {
+        weft_exec_wait(run);
+    }
+    return run->status == WEFT_OK ? WEFT_OK : weft_fail(run->status, "%s", run->exec->text);
+}
+
 weft_status_t weft_exec_run(struct weft_exec *exec, struct weft_exec_job *job)
 {
     struct weft_exec_run run;
-    weft_status_t status = weft_exec_prepare(exec, job);
+    weft_status_t status;
+    if (job->quick != NULL) {
+        return weft_exec_run_quickly(exec, job);
+    }
+    status = weft_exec_prepare(exec, job);
     if (status != WEFT_OK) {
         return status;
     }
     weft_exec_run_open(&run, exec, job);
-    for (weft_exec_advance(&run); run.state != WEFT_RUN_OVER; weft_exec_advance(&run)) {
-        weft_exec_wait(&run);
-    }
-    return run.status == WEFT_OK ? WEFT_OK : weft_fail(run.status, "%s", exec->text);
+    return weft_exec_finish(&run);
 }
