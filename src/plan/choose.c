@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_MAX 400000
 #define SEGMENTS_MAX 64
 #define SEGMENT_MIN (8.0 * 1024) /* shorter ones cost more than they hide */
 #define CLEARLY 0.98             /* more segments have to be worth it */
@@ -18,6 +17,7 @@
 struct chooser {
     const struct weft_plan_facts *facts;
     const struct weft_plan_ask *ask;
+    bool is_explained; /* all are predicted, also where that does not decide */
     struct weft_plan_sim *sim;
     struct weft_plan_choice *choice;
     struct weft_plan plan[WEFT_PLAN_OPTIONS]; /* of the options */
@@ -68,18 +68,6 @@ static const char *refusal(const struct chooser *chooser, const struct weft_plan
     return NULL;
 }
 
-/* Predicted time of one shape; < 0: the model cannot say. */
-static double predict(const struct chooser *chooser, const struct weft_plan *plan)
-{
-    struct weft_plan_run run = {.bytes = chooser->ask->bytes, .steps_max = STEPS_MAX};
-    struct weft_plan_cost cost;
-
-    if (weft_plan_sim_run(chooser->sim, chooser->facts, plan, &run, &cost) != WEFT_RUN_DONE) {
-        return -1;
-    }
-    return cost.time_s;
-}
-
 static double block_bytes(const struct chooser *chooser, const struct weft_plan *plan)
 {
     double blocks = plan->parts > 0 ? plan->parts : (double)plan->ranks * plan->segments;
@@ -87,39 +75,56 @@ static double block_bytes(const struct chooser *chooser, const struct weft_plan 
     return chooser->ask->bytes / blocks;
 }
 
-/* Doubles the segments for as long as that is faster. */
-static void try_builder(const struct chooser *chooser, const struct weft_plan_builder *builder,
-                        struct weft_plan *plan_p, struct weft_plan_option *option_p)
+/* Doubles the segments for as long as that is faster. NULL, or why it is not possible. */
+static const char *shape_messages(const struct chooser *chooser,
+                                  const struct weft_plan_builder *builder, struct weft_plan *plan_p,
+                                  double *time_s_p)
 {
     const struct weft_plan_ask *ask = chooser->ask;
     uint32_t most = (builder->traits & WEFT_PLAN_PIPELINED) != 0 ? SEGMENTS_MAX : 1;
     unsigned worse = 0;
 
-    *option_p = (struct weft_plan_option){.name = builder->name, .time_s = -1};
-    option_p->why_not = refusal(chooser, builder);
-    if (option_p->why_not != NULL) {
-        return;
-    }
-    option_p->why_not = "is not possible for this number of ranks";
     for (uint32_t segments = 1; segments <= most && worse < 2; segments *= 2) {
         struct weft_plan plan;
         if (!weft_plan_shape(builder, ask->coll, chooser->facts->ranks, ask->root, segments,
                              &plan) ||
             (segments > 1 && block_bytes(chooser, &plan) < SEGMENT_MIN)) {
-            break;
+            return segments > 1 ? NULL : "is not possible for this number of ranks";
         }
-        double seconds = predict(chooser, &plan);
-        if (seconds < 0) {
-            option_p->why_not = option_p->time_s < 0 ? "is too long to be predicted" : NULL;
-            break;
-        }
-        if (option_p->time_s < 0 || seconds < option_p->time_s * CLEARLY) {
-            *option_p = (struct weft_plan_option){builder->name, segments, seconds, NULL};
+        double seconds = weft_choose_predict(chooser->sim, chooser->facts, &plan, ask->bytes);
+        if (segments == 1 || (seconds >= 0 && seconds < *time_s_p * CLEARLY)) {
+            *time_s_p = seconds;
             *plan_p = plan;
             worse = 0;
         } else {
             worse++;
         }
+    }
+    return NULL;
+}
+
+static const char *shape_slots(const struct chooser *chooser,
+                               const struct weft_plan_builder *builder, struct weft_plan *plan_p,
+                               double *time_s_p)
+{
+    const char *why_not = weft_choose_shm_shape(chooser->facts, chooser->ask, builder, plan_p);
+
+    if (why_not == NULL && chooser->is_explained) {
+        *time_s_p = weft_choose_predict(chooser->sim, chooser->facts, plan_p, chooser->ask->bytes);
+    }
+    return why_not;
+}
+
+static void try_builder(const struct chooser *chooser, const struct weft_plan_builder *builder,
+                        struct weft_plan *plan_p, struct weft_plan_option *option_p)
+{
+    *option_p = (struct weft_plan_option){.name = builder->name, .time_s = -1};
+    option_p->why_not = refusal(chooser, builder);
+    if (option_p->why_not == NULL) {
+        option_p->why_not = (builder->traits & WEFT_PLAN_SHARED) != 0
+                                ? shape_slots(chooser, builder, plan_p, &option_p->time_s)
+                                : shape_messages(chooser, builder, plan_p, &option_p->time_s);
+        option_p->segments = plan_p->segments;
     }
 }
 
@@ -144,9 +149,12 @@ static void try_hierarchical(const struct chooser *chooser, struct weft_plan *pl
 
 /* ---- all of them ---- */
 
-/* Before: possible before refused, the faster first; equal ones keep their order. */
+/* Possible before refused, known before unknown, the faster first; equal ones keep their order. */
 static bool is_better(const struct weft_plan_option *a, const struct weft_plan_option *b)
 {
+    if ((a->why_not == NULL) != (b->why_not == NULL)) {
+        return a->why_not == NULL;
+    }
     return b->time_s < 0 ? a->time_s >= 0 : a->time_s >= 0 && a->time_s < b->time_s;
 }
 
@@ -168,22 +176,37 @@ static void insert(struct chooser *chooser, const struct weft_plan_option *optio
     chooser->plan[at] = *plan;
 }
 
-static void try_all(struct chooser *chooser)
+static bool does(const struct weft_plan_builder *builder, const struct weft_plan_facts *facts,
+                 weft_coll_t coll)
+{
+    return (builder->colls & 1u << coll) != 0 &&
+           (builder != &weft_plan_hierarchical || facts->hosts > 1);
+}
+
+static void try_one(struct chooser *chooser, const struct weft_plan_builder *builder)
 {
     struct weft_plan_option option;
-    struct weft_plan plan;
+    struct weft_plan plan = {0};
 
+    if (builder == &weft_plan_hierarchical) {
+        try_hierarchical(chooser, &plan, &option);
+    } else {
+        try_builder(chooser, builder, &plan, &option);
+    }
+    insert(chooser, &option, &plan);
+}
+
+/* All but one, which may be NULL. */
+static void try_others(struct chooser *chooser, const struct weft_plan_builder *but)
+{
     for (const struct weft_plan_builder *const *at = weft_plan_builders; *at != NULL; at++) {
-        if (((*at)->colls & 1u << chooser->ask->coll) != 0) {
-            memset(&plan, 0, sizeof(plan));
-            try_builder(chooser, *at, &plan, &option);
-            insert(chooser, &option, &plan);
+        if (*at != but && does(*at, chooser->facts, chooser->ask->coll)) {
+            try_one(chooser, *at);
         }
     }
-    if (chooser->facts->hosts > 1 && chooser->facts->host_ranks > 1 &&
-        (weft_plan_hierarchical.colls & 1u << chooser->ask->coll) != 0) {
-        try_hierarchical(chooser, &plan, &option);
-        insert(chooser, &option, &plan);
+    if (but != &weft_plan_hierarchical &&
+        does(&weft_plan_hierarchical, chooser->facts, chooser->ask->coll)) {
+        try_one(chooser, &weft_plan_hierarchical);
     }
 }
 
@@ -200,17 +223,6 @@ static void move_to_front(struct chooser *chooser, uint32_t at)
     chooser->plan[0] = plan;
 }
 
-/* Its place among the options; count: it is not there. */
-static uint32_t find(const struct chooser *chooser, const char *name)
-{
-    uint32_t at = 0;
-
-    while (at < chooser->choice->count && strcmp(chooser->choice->option[at].name, name) != 0) {
-        at++;
-    }
-    return at;
-}
-
 /* ---- what decides ---- */
 
 static weft_status_t refuse(const struct chooser *chooser, const char *name, const char *why)
@@ -220,7 +232,7 @@ static weft_status_t refuse(const struct chooser *chooser, const char *name, con
     size_t used = 0;
 
     for (uint32_t i = 0; i < choice->count && used < sizeof(can); i++) {
-        if (choice->option[i].time_s >= 0) {
+        if (choice->option[i].why_not == NULL) {
             used += (size_t)snprintf(can + used, sizeof(can) - used, "%s%s", used > 0 ? ", " : "",
                                      choice->option[i].name);
         }
@@ -230,31 +242,59 @@ static weft_status_t refuse(const struct chooser *chooser, const char *name, con
                      used > 0 ? can : "none");
 }
 
-static weft_status_t take_named(struct chooser *chooser, const char *name)
+/* Takes this one, whatever the model says of it; the others only to be shown. */
+static weft_status_t take(struct chooser *chooser, const struct weft_plan_builder *builder)
 {
-    uint32_t at = find(chooser, name);
-    const struct weft_plan_option *option = &chooser->choice->option[at];
+    struct weft_plan_choice *choice = chooser->choice;
 
-    if (at == chooser->choice->count) {
-        return refuse(chooser, name, "does not do this operation here");
+    try_one(chooser, builder);
+    const char *why_not = choice->option[0].why_not;
+    if (why_not != NULL) {
+        try_others(chooser, builder);
+        return refuse(chooser, builder->name, why_not);
     }
-    if (option->time_s < 0) {
-        return refuse(chooser, name, option->why_not);
+    if (chooser->is_explained) {
+        try_others(chooser, builder);
+        for (uint32_t i = 0; i < choice->count; i++) {
+            if (choice->option[i].name == builder->name) {
+                move_to_front(chooser, i);
+            }
+        }
     }
-    move_to_front(chooser, at);
-    snprintf(chooser->choice->reason, sizeof(chooser->choice->reason), "%s was asked for by name",
-             name);
     return WEFT_OK;
 }
 
-static void take_fastest(struct chooser *chooser)
+static weft_status_t take_named(struct chooser *chooser, const char *name)
+{
+    const struct weft_plan_builder *builder = strcmp(name, weft_plan_hierarchical.name) == 0
+                                                  ? &weft_plan_hierarchical
+                                                  : weft_plan_find(name);
+
+    snprintf(chooser->choice->reason, sizeof(chooser->choice->reason), "%s was asked for by name",
+             name);
+    return take(chooser, builder);
+}
+
+static weft_status_t take_rule(struct chooser *chooser, const struct weft_plan_builder *rule,
+                               const char *why)
+{
+    snprintf(chooser->choice->reason, sizeof(chooser->choice->reason),
+             "%s is the rule for shared memory of one host: %s", rule->name, why);
+    return take(chooser, rule);
+}
+
+static weft_status_t take_fastest(struct chooser *chooser)
 {
     struct weft_plan_choice *choice = chooser->choice;
     const struct weft_plan_option *first = &choice->option[0], *second = first + 1;
     uint32_t possible = 0;
 
-    while (possible < choice->count && choice->option[possible].time_s >= 0) {
+    try_others(chooser, NULL);
+    while (possible < choice->count && choice->option[possible].why_not == NULL) {
         possible++;
+    }
+    if (possible == 0) {
+        return refuse(chooser, "every algorithm", "is refused");
     }
     if (possible == 1) {
         snprintf(choice->reason, sizeof(choice->reason), "%s is the only one possible",
@@ -265,37 +305,33 @@ static void take_fastest(struct chooser *chooser)
                  "%s is the fastest of %u in the model, %.2fx ahead of %s", first->name, possible,
                  times, second->name);
     }
+    return WEFT_OK;
+}
+
+static bool can(const struct chooser *chooser, const char *name)
+{
+    const struct weft_plan_builder *builder = weft_plan_find(name);
+
+    return does(builder != NULL ? builder : &weft_plan_hierarchical, chooser->facts,
+                chooser->ask->coll);
 }
 
 static weft_status_t decide(struct chooser *chooser)
 {
     const struct weft_plan_ask *ask = chooser->ask;
+    const char *algo = ask->algo != NULL ? ask->algo : "", *why;
     char name[WEFT_PLAN_NAME_LEN];
-    const char *why = "";
-    weft_status_t status = weft_plan_algo_of(ask->algo != NULL ? ask->algo : "", ask->coll, name);
+    weft_status_t status = weft_plan_algo_of(algo, ask->coll, name);
 
     if (status != WEFT_OK) {
         return status;
     }
-    try_all(chooser);
     /* a bare name is for the operations that it can do */
-    if (name[0] != '\0' && (find(chooser, name) < chooser->choice->count ||
-                            weft_choose_is_meant(ask->algo, ask->coll))) {
+    if (name[0] != '\0' && (can(chooser, name) || weft_choose_is_meant(algo, ask->coll))) {
         return take_named(chooser, name);
     }
-    if (chooser->choice->count == 0 || chooser->choice->option[0].time_s < 0) {
-        return refuse(chooser, "every algorithm", "is refused");
-    }
     const struct weft_plan_builder *rule = weft_choose_shm(chooser->facts, ask, &why);
-    uint32_t at = rule != NULL ? find(chooser, rule->name) : chooser->choice->count;
-    if (at < chooser->choice->count && chooser->choice->option[at].time_s >= 0) {
-        move_to_front(chooser, at);
-        snprintf(chooser->choice->reason, sizeof(chooser->choice->reason),
-                 "%s is the rule for shared memory of one host: %s", rule->name, why);
-        return WEFT_OK;
-    }
-    take_fastest(chooser);
-    return WEFT_OK;
+    return rule != NULL ? take_rule(chooser, rule, why) : take_fastest(chooser);
 }
 
 weft_status_t weft_plan_choose(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask,
@@ -312,6 +348,7 @@ weft_status_t weft_plan_choose(const struct weft_plan_facts *facts, const struct
     }
     room->chooser.facts = facts;
     room->chooser.ask = ask;
+    room->chooser.is_explained = why_p != NULL;
     room->chooser.choice = &room->choice;
     room->chooser.sim = weft_plan_sim_open();
     if (room->chooser.sim == NULL) {

@@ -140,6 +140,11 @@ double weft_choose_hierarchical_s(const struct weft_plan_facts *facts,
             seconds = -1;
             break;
         }
+        if (choice->option[0].time_s < 0) {
+            *why_not_p = "one of its phases cannot be predicted";
+            seconds = -1;
+            break;
+        }
         seconds += choice->option[0].time_s;
     }
     if (choice == NULL) {

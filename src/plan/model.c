@@ -3,10 +3,13 @@
 #include "plan/model.h"
 
 #define LAST_LEVEL_CACHE (32.0 * 1024 * 1024)
+#define SLOT_ROOM_MAX (4.0 * 1024 * 1024)
 #define EAGER_MAX (64.0 * 1024)
 
 void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_facts *facts_p)
 {
+    double room = LAST_LEVEL_CACHE / 2 / ranks;
+
     *facts_p = (struct weft_plan_facts){
         .ranks = ranks,
         .hosts = 1,
@@ -16,6 +19,7 @@ void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_fa
         .composed = 1u << WEFT_ALLREDUCE,
         .nics = 1,
         .cache = LAST_LEVEL_CACHE,
+        .slot_room = room < SLOT_ROOM_MAX ? room : SLOT_ROOM_MAX,
         .eager_max = EAGER_MAX,
     };
     weft_plan_calibration_default(&facts_p->calibration);
@@ -29,4 +33,9 @@ uint32_t weft_plan_facts_host(const struct weft_plan_facts *facts, uint32_t rank
 bool weft_plan_facts_oversubscribed(const struct weft_plan_facts *facts)
 {
     return facts->host_ranks > facts->cores;
+}
+
+bool weft_plan_facts_past_cache(const struct weft_plan_facts *facts, double bytes)
+{
+    return 2 * bytes * facts->host_ranks > facts->cache;
 }

@@ -32,8 +32,9 @@ struct weft_plan_calibration {
     double slot_read_rate;          /* out of it */
     double memory_rate;             /* bytes read and written by all cores of a host together */
     double switch_s;                /* oversubscribed: from one waiting rank to the next */
-    /* shared memory of one host (choose_shm.c) */
-    double oneshot_max_near, oneshot_max_far; /* bytes: everybody posts all, everybody reads all */
+    /* shared memory of one host (choose_shm.c), bytes that a rank shows the others: */
+    double oneshot_max_near, oneshot_max_far; /* at most, at once */
+    double chunk_cached, chunk_past; /* beyond, at a time: while all fits the cache, or not */
 };
 
 void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p);
@@ -62,6 +63,7 @@ struct weft_plan_facts {
     uint32_t nics;           /* per host */
     double nic_rate;         /* of one, each way; 0: as fast as the ranks can */
     double cache;            /* last level, bytes */
+    double slot_room;        /* bytes per rank for all slots of an operation */
     double eager_max;        /* longest message that does not wait for its receive */
     struct weft_plan_calibration calibration;
 };
@@ -71,6 +73,8 @@ void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_fa
 uint32_t weft_plan_facts_host(const struct weft_plan_facts *facts, uint32_t rank);
 /* More ranks than cores on the fullest host. */
 bool weft_plan_facts_oversubscribed(const struct weft_plan_facts *facts);
+/* Inputs and outputs of the ranks of a host do not fit the cache. */
+bool weft_plan_facts_past_cache(const struct weft_plan_facts *facts, double bytes);
 
 /* ---- one plan in the model (sim.c) ---- */
 
@@ -93,6 +97,7 @@ enum weft_plan_symmetry {
 
 struct weft_plan_run {
     double bytes;       /* of the whole operation, as weft_plan_ask says */
+    double whole;       /* where this is a part of a longer one: its bytes; 0: it is not */
     bool is_full;       /* run every rank even if one per class would do */
     uint64_t steps_max; /* give up after so many; 0: never */
     uint32_t path_max;  /* hops of the critical path wanted */
@@ -155,8 +160,8 @@ struct weft_plan_ask {
 struct weft_plan_option {
     const char *name; /* static */
     uint32_t segments;
-    double time_s;       /* predicted; < 0: not possible, see why */
-    const char *why_not; /* static; NULL when possible */
+    double time_s;       /* predicted; < 0: not known */
+    const char *why_not; /* why it is not possible, static; NULL when it is */
 };
 
 struct weft_plan_choice {
@@ -167,7 +172,7 @@ struct weft_plan_choice {
 };
 
 /* ERR_UNSUPPORTED: the text says what was asked for, why not, and which algorithms can do it.
- * ERR_INVALID: algo is not understood. why_p may be NULL. */
+ * ERR_INVALID: algo is not understood. why_p may be NULL: then only what decides is looked at. */
 weft_status_t weft_plan_choose(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask,
                                struct weft_plan *plan_p, struct weft_plan_choice *why_p);
 /* The name that WEFT_ALGO has for this operation, into name; "" when it has none. ERR_INVALID names the

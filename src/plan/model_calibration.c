@@ -54,6 +54,8 @@ static const struct entry entries[] = {
     TIME("switch", switch_s),
     RATE("oneshot", oneshot_max_near),
     RATE("oneshot_far", oneshot_max_far),
+    RATE("chunk", chunk_cached),
+    RATE("chunk_past", chunk_past),
 };
 
 /* Two cores of a virtual machine, kernel 6.18; `weft tune collectives` measures its own. */
@@ -71,8 +73,10 @@ void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
         .slot_read_rate = 20e9,
         .memory_rate = 40e9,
         .switch_s = 1.7e-6,
-        .oneshot_max_near = 64e3,
-        .oneshot_max_far = 64e3,
+        .oneshot_max_near = 65536,
+        .oneshot_max_far = 65536,
+        .chunk_cached = 262144,
+        .chunk_past = 1048576,
     };
 }
 
@@ -212,7 +216,7 @@ bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration 
         const struct entry *entry = find_entry(&text);
         if (entry == NULL) {
             *why_p = "expected shm, loopback, net, near, far, copy, reduce, write, read, memory, "
-                     "switch, oneshot or oneshot_far, followed by =";
+                     "switch, oneshot, oneshot_far, chunk or chunk_past, followed by =";
             return false;
         }
         for (unsigned k = 0; k < entry->count; k++) {

@@ -253,7 +253,8 @@ static bool do_step(struct weft_plan_sim *sim, uint32_t number, const struct wef
         return true;
     case WEFT_STEP_REDUCE: {
         double bytes = step->to.blocks * sim->block_bytes;
-        weft_sim_work(sim, actor, weft_sim_reduce_s(sim, bytes, step->sources),
+        double share = (step->flags & WEFT_STEP_ANY) != 0 ? sim->plan->ranks : 1;
+        weft_sim_work(sim, actor, weft_sim_reduce_s(sim, bytes, step->sources) / share,
                       &actor->parts.reduce);
         return true;
     }
@@ -263,6 +264,7 @@ static bool do_step(struct weft_plan_sim *sim, uint32_t number, const struct wef
     case WEFT_STEP_AWAIT:
         return await(sim, number, step);
     case WEFT_STEP_AWAIT_FREE: /* operations before this one are not in the model */
+    case WEFT_STEP_AWAIT_ANY:  /* everybody's share of them takes equally long */
         return true;
     }
     return true;
@@ -363,7 +365,8 @@ static void prepare_model(struct weft_plan_sim *sim)
     sim->actors = sim->run->is_full ? plan->ranks : weft_sim_classes(facts, sim->symmetry);
     sim->is_queued = is_over && sim->symmetry == WEFT_SYMMETRY_NONE;
     sim->share = is_over ? (double)facts->host_ranks / facts->cores : 1;
-    sim->is_past_cache = 2 * sim->run->bytes * facts->host_ranks > facts->cache;
+    sim->is_past_cache =
+        weft_plan_facts_past_cache(facts, sim->run->whole > 0 ? sim->run->whole : sim->run->bytes);
     sim->memory_rate = facts->calibration.memory_rate / busy;
 }
 

@@ -62,14 +62,43 @@ static uint32_t sample(uint32_t i, uint32_t looked, uint32_t count)
                              : 3 + scatter % (count - 6);
 }
 
+/* Reads the next step; copies that follow each other between the same spaces are one. */
+struct reader {
+    const struct weft_plan *plan;
+    uint32_t rank, round, index;
+};
+
+static bool is_same_copy(const struct weft_plan_step *a, const struct weft_plan_step *b)
+{
+    return a->kind == WEFT_STEP_COPY && b->kind == WEFT_STEP_COPY && a->to.space == b->to.space &&
+           a->from.space == b->from.space;
+}
+
+static bool read_step(struct reader *reader, struct weft_plan_step *step_p)
+{
+    const struct weft_plan *plan = reader->plan;
+    struct weft_plan_step next;
+
+    if (!plan->builder->step(plan, reader->rank, reader->round, reader->index, step_p)) {
+        return false;
+    }
+    while (plan->builder->step(plan, reader->rank, reader->round, ++reader->index, &next) &&
+           is_same_copy(step_p, &next)) {
+        step_p->to.blocks += next.to.blocks;
+        step_p->from.blocks += next.from.blocks;
+    }
+    return true;
+}
+
 static bool round_is_alike(const struct weft_plan *plan, uint32_t symmetry, uint32_t rank,
                            uint32_t round)
 {
+    struct reader its = {plan, rank, round, 0}, firsts = {plan, 0, round, 0};
     struct weft_plan_step mine, first;
 
     for (uint32_t i = 0; i < STEPS_LOOKED_AT; i++) {
-        bool is_there = plan->builder->step(plan, 0, round, i, &first);
-        if (plan->builder->step(plan, rank, round, i, &mine) != is_there) {
+        bool is_there = read_step(&firsts, &first);
+        if (read_step(&its, &mine) != is_there) {
             return false;
         }
         if (!is_there) {
