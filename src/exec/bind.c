@@ -134,3 +134,11 @@ size_t weft_bind_len(const struct weft_binding *binding, enum weft_plan_space sp
     }
     return last.place + last.len - weft_bind_offset(binding, space, block);
 }
+
+size_t weft_exec_slots_len(const struct weft_plan *plan, const struct weft_exec_group *group,
+                           const struct weft_exec_data *data)
+{
+    struct weft_binding binding;
+    weft_bind(plan, group, data, &binding);
+    return plan->slots * binding.slot_len;
+}

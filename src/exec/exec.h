@@ -43,23 +43,49 @@ struct weft_exec_needs {
 void weft_exec_measure(const struct weft_plan *plan, uint32_t rank,
                        struct weft_exec_needs *needs_p);
 
+/* Bytes of shared slots that a plan needs for this data. */
+size_t weft_exec_slots_len(const struct weft_plan *plan, const struct weft_exec_group *group,
+                           const struct weft_exec_data *data);
+
 struct weft_exec_stage {
     struct weft_plan plan;
     struct weft_exec_needs needs;
-    const struct weft_plan
-        *mapped; /* instead, when all buffers can be read and written by all; NULL: none */
+    bool has_mapped;
+    struct weft_plan mapped; /* instead, when all buffers can be read and written by all */
     struct weft_exec_group *group;
     struct weft_exec_data data;
+};
+
+/* A short plan in shared memory with its steps resolved; made once per shape (quick.c). */
+#define WEFT_EXEC_QUICK_MOVES 24
+struct weft_exec_place {
+    uint8_t space;
+    size_t offset;
+};
+struct weft_exec_move {
+    uint8_t kind; /* of the step */
+    bool is_final;
+    uint32_t peer, index;
+    struct weft_exec_place to, from, own;
+    size_t len;
+};
+struct weft_exec_quick {
+    uint32_t count;
+    bool is_short; /* the slots are in the lines */
+    size_t slots_len;
+    struct weft_exec_move moves[WEFT_EXEC_QUICK_MOVES];
 };
 
 struct weft_exec_job {
     uint32_t stages;
     struct weft_exec_stage stage[WEFT_EXEC_STAGES];
-    uint32_t signature;  /* of the call: two that differ never exchange data */
-    uint32_t number;     /* of the call on this communicator */
-    uint64_t timeout_ms; /* or WEFT_NO_LIMIT */
-    void *context;       /* for the hooks */
+    uint32_t signature;                  /* of the call: two that differ never exchange data */
+    uint32_t number;                     /* of the call on this communicator */
+    uint64_t timeout_ms;                 /* or WEFT_NO_LIMIT */
+    const struct weft_exec_quick *quick; /* lent; NULL: there is none */
 };
+/* Sets job->quick, if it has a short plan. */
+void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick);
 
 struct weft_exec_spec {
     struct weft_p2p_comm *messages; /* of this communicator's collectives alone; lent */

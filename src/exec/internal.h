@@ -108,6 +108,12 @@ static inline bool weft_exec_is_reached(const struct weft_exec *exec,
                : atomic_load_explicit(&exec->bell, memory_order_acquire) != 0;
 }
 
+/* Until it is over; its result. */
+weft_status_t weft_exec_finish(struct weft_exec_run *run);
+
+/* ---- quick.c ---- */
+weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job);
+
 /* ---- memory.c: steps within this host's memory ---- */
 void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step);
 void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step);
@@ -134,6 +140,18 @@ void weft_exec_show(struct weft_exec_run *run, uint32_t value);
 bool weft_exec_await_step(struct weft_exec_run *run, const struct weft_plan_step *step);
 void weft_exec_shared_end(struct weft_exec_run *run);
 void weft_exec_ring(struct weft_exec *exec, struct weft_exec_group *group);
+static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_group *group,
+                                       uint32_t signature, uint32_t value)
+{
+    struct weft_board *board = group->board;
+    struct weft_board_line *line = weft_board_line(board, board->rank);
+    line->signature = signature;
+    atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst); /* with whoever says that it sleeps, then looks */
+    if (atomic_load_explicit(&board->table->sleepers, memory_order_relaxed) != 0) {
+        weft_exec_ring(exec, group);
+    }
+}
 
 /* ---- queue.c ---- */
 void weft_exec_queue_open(struct weft_exec *exec);

@@ -118,7 +118,8 @@ static bool begin_stage(struct weft_exec_run *run)
     run->is_out_streamed = run->binding.total_len > (size_t)1 << 20 &&
                            2 * run->group->ranks * run->binding.total_len > exec->cache_len;
     exec->tmp_len = (size_t)run->plan->tmp_units * weft_bind_unit(&run->binding);
-    if ((run->plan->builder->traits & WEFT_PLAN_SHARED) != 0 && !weft_exec_shared_begin(run)) {
+    if ((run->plan->builder->traits & WEFT_PLAN_SHARED) != 0 && run->group->ranks > 1 &&
+        !weft_exec_shared_begin(run)) {
         return false;
     }
     run->rounds = run->plan->builder->rounds(run->plan, run->group->rank);
@@ -136,7 +137,9 @@ static bool do_step(struct weft_exec_run *run, const struct weft_plan_step *step
     case WEFT_STEP_RECV_REDUCE:
         return weft_exec_recv(run, step);
     case WEFT_STEP_SHOW:
-        weft_exec_show(run, step->value);
+        if (run->board != NULL) { /* else alone */
+            weft_exec_show(run, step->value);
+        }
         return true;
     case WEFT_STEP_AWAIT:
     case WEFT_STEP_AWAIT_FREE:
@@ -277,16 +280,25 @@ uint64_t weft_exec_moved(const struct weft_exec *exec)
     return exec->moved;
 }
 
+weft_status_t weft_exec_finish(struct weft_exec_run *run)
+{
+    for (weft_exec_advance(run); run->state != WEFT_RUN_OVER; weft_exec_advance(run)) {
+        weft_exec_wait(run);
+    }
+    return run->status == WEFT_OK ? WEFT_OK : weft_fail(run->status, "%s", run->exec->text);
+}
+
 weft_status_t weft_exec_run(struct weft_exec *exec, struct weft_exec_job *job)
 {
     struct weft_exec_run run;
-    weft_status_t status = weft_exec_prepare(exec, job);
+    weft_status_t status;
+    if (job->quick != NULL) {
+        return weft_exec_run_quickly(exec, job);
+    }
+    status = weft_exec_prepare(exec, job);
     if (status != WEFT_OK) {
         return status;
     }
     weft_exec_run_open(&run, exec, job);
-    for (weft_exec_advance(&run); run.state != WEFT_RUN_OVER; weft_exec_advance(&run)) {
-        weft_exec_wait(&run);
-    }
-    return run.status == WEFT_OK ? WEFT_OK : weft_fail(run.status, "%s", exec->text);
+    return weft_exec_finish(&run);
 }

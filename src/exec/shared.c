@@ -32,14 +32,7 @@ void weft_exec_ring(struct weft_exec *exec, struct weft_exec_group *group)
 
 void weft_exec_show(struct weft_exec_run *run, uint32_t value)
 {
-    struct weft_board *board = run->board;
-    struct weft_board_line *line = weft_board_line(board, board->rank);
-    line->signature = run->job->signature + run->stage;
-    atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst); /* with whoever says that it sleeps, then looks */
-    if (atomic_load_explicit(&board->table->sleepers, memory_order_relaxed) != 0) {
-        weft_exec_ring(run->exec, run->group);
-    }
+    weft_exec_show_line(run->exec, run->group, run->job->signature + run->stage, value);
 }
 
 static __attribute__((noinline)) bool differs(struct weft_exec_run *run, uint32_t rank)
@@ -245,7 +238,7 @@ static bool enter(struct weft_exec_run *run)
         if (!map_all(run)) {
             return false;
         }
-        switch_plan(run, stage->mapped);
+        switch_plan(run, &stage->mapped);
     }
     board->clock += ENTRY_SHOWS; /* on every rank alike */
     return true;
@@ -259,7 +252,7 @@ static bool take_slots(struct weft_exec_run *run)
                        "the plan needs more shared memory than there is");
         return false;
     }
-    run->is_short = len <= WEFT_BOARD_LINE_DATA && run->job->stage[run->stage].mapped == NULL;
+    run->is_short = len <= WEFT_BOARD_LINE_DATA && !run->job->stage[run->stage].has_mapped;
     run->slots_free = weft_board_take(run->board, run->is_short ? 0 : len, &run->slot_offset);
     return true;
 }
@@ -285,11 +278,11 @@ bool weft_exec_shared_begin(struct weft_exec_run *run)
             return false;
         }
         run->entry = 2;
-        if (stage->mapped != NULL) {
+        if (stage->has_mapped) {
             show_buffers(run);
         }
     }
-    if (stage->mapped != NULL && !enter(run)) {
+    if (stage->has_mapped && !enter(run)) {
         return false;
     }
     run->entry = 0;
