@@ -161,7 +161,7 @@ INLINE vec widen_lanes8(weft_dtype_t dtype, lanes8 raw)
         return widen_lanes16(WEFT_F16, bits << 8);
     }
     value = (vf32)widen_lanes16(WEFT_F16, (bits & 0x80) << 8 | (bits & 0x7f) << 7) * 256;
-    return (vec)((vu32)value | (extend16((lanes16)((bits & 0x7f) == 0x7f)) << 20));
+    return (vec)((vu32)value | extend16((lanes16)((bits & 0x7f) == 0x7f) & 0x7ff) << 20);
 #else
     return (vec)widen_lanes(dtype, extend8(raw));
 #endif
