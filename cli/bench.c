@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "comm/launch.h"
+
 struct bench {
     const char *name;
     const char *summary;
@@ -142,4 +144,30 @@ void weft_bench_raise_fd_limit(void)
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit); /* refused: the first EMFILE will say so */
     }
+}
+
+/* ---- under a launcher ---- */
+
+static const char *from_process(const char *name, void *context)
+{
+    (void)context;
+    return getenv(name);
+}
+
+enum weft_bench_launch weft_bench_find_job(struct weft_bench_job *job_p)
+{
+    struct weft_params *params = weft_cli_alloc(1, sizeof(*params));
+    struct weft_launch launch;
+    enum weft_bench_launch found = WEFT_BENCH_BROKEN_JOB;
+    if (weft_params_load(params) == WEFT_OK) {
+        if (!weft_launch_is_there(params, from_process, NULL)) {
+            found = WEFT_BENCH_ALONE;
+        } else if (weft_launch_detect(params, from_process, NULL, &launch) == WEFT_OK) {
+            *job_p = (struct weft_bench_job){.rank = launch.rank, .ranks = launch.ranks};
+            found = launch.ranks > 1 ? WEFT_BENCH_IN_JOB
+                                     : WEFT_BENCH_ALONE; /* a shell that srun has started */
+        }
+    }
+    free(params);
+    return found;
 }
