@@ -7,6 +7,8 @@
 
 int weft_cli_bench_bootstrap(int argc, char **argv);
 int weft_cli_bench_p2p(int argc, char **argv);
+int weft_cli_bench_report(int argc, char **argv);
+int weft_cli_bench_coll(weft_coll_t coll, int argc, char **argv);
 
 /* ---- figures (bench.c) ---- */
 
@@ -17,6 +19,8 @@ struct weft_bench_figures { /* µs */
 void weft_bench_figures(uint64_t *samples_ns, size_t count, struct weft_bench_figures *figures_p);
 /* "time_us": {…} */
 void weft_bench_json_figures(struct weft_cli_json *json, const struct weft_bench_figures *figures);
+/* "host": {…} */
+void weft_bench_json_host(struct weft_cli_json *json);
 
 /* Raises a sample to ns if that is more: the slowest rank counts. */
 void weft_bench_keep_slowest(_Atomic uint64_t *sample, uint64_t ns);
