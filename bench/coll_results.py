@@ -178,6 +178,15 @@ def print_extras(rows, singles):
             statistics.median(row["p99"] / row["us"] for row in mine)))
 
 
+def print_states(rows):
+    """In which states the machine was, per cell and round: what was measured while busy means little."""
+    states = collections.Counter()
+    for key in {(row["cell"], row["round"], row["state"]) for row in rows}:
+        states[key[2]] += 1
+    print("cells x rounds: %s" % ", ".join("%d %s" % (count, state)
+                                           for state, count in states.most_common()))
+
+
 # ---- the page ----
 
 def medians(rows):

@@ -274,6 +274,7 @@ def main():
     results.print_results(found, choice, options.times)
     print()
     results.print_extras(rounds.rows, rounds.singles)
+    results.print_states(rounds.rows)
     for cell, count in rounds.thrown.most_common():
         if count == options.rounds:
             print("%s: thrown away, the machine's state changed in every round" % cell_name(cell))

@@ -68,11 +68,11 @@ struct coll_counts {
     int samples; /* batches, or operations */
 };
 #define COLL_ITERS_MIN 3
-#define COLL_WARM_MAX 1000
 #define COLL_ONCE_BYTES ((size_t)8 << 20) /* from here on one operation is a warm-up */
 struct coll_counts weft_bench_coll_counts(const struct coll_arguments *arguments, double seconds);
-/* How many more operations warm up, when the first few took this long each; 0: enough. */
-int weft_bench_coll_warm(double seconds);
+/* How many more operations warm up, when the latest `count` came after so many tries and the best took
+ * `seconds` each; 0: enough. */
+int weft_bench_coll_warm(int tries, int count, double seconds);
 
 /* ---- the bytes (bench_coll_data.c) ---- */
 
@@ -140,8 +140,8 @@ extern const struct coll_ground weft_bench_coll_crew_ground, weft_bench_coll_job
 
 #define COLL_LIMITS_MAX 64
 
-struct coll_limit { /* what the machine gave for buffers of so many bytes */
-    size_t bytes;
+struct coll_limit {         /* what the machine gave */
+    size_t bytes;           /* shm: gone through by each of the two; tcp: of a buffer */
     double gbs, one_way_us; /* tcp: of a byte each way, half */
 };
 

@@ -3,7 +3,7 @@
  * What a collective would take at least, by what ranks 0 and 1 find while the others sleep:
  *
  *   shm   a flag from core to core, and the bytes that must be read and written at the rate of two
- *         processes that compute c = a + b in buffers of this size
+ *         processes that compute c = a + b over as many bytes
  *   tcp   half a round trip over a bare loopback socket, and the bytes that must be sent at the rate of
  *         two processes that send to each other over it
  */
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define ADD_NS (10 * WEFT_NS_PER_MS)
-#define ADD_LEAST 256 /* bytes: below, the clock would be measured */
+#define ADD_MOST ((size_t)96 << 20)
 #define ROUND_TRIPS 100
 #define MOVES 5
 #define MOVE_BYTES ((size_t)16 << 20) /* at least so much each way */
@@ -42,12 +42,27 @@ bool weft_bench_coll_probe(struct coll_rank *rank, double *ns_p)
 
 /* ---- memory ---- */
 
-/* Half of the input and the other half, into the output. */
-static double add_gbs(struct coll_rank *rank, size_t bytes)
+/* What one of the two processes goes through: half of all bytes, and no more than it takes to be far beyond
+ * any cache. */
+static size_t footprint(const struct coll_rank *rank, const struct coll_cell *cell)
 {
-    size_t half = bytes / 2 / sizeof(float) / 4 * 4;
-    const float *a = (const float *)(const void *)rank->in;
-    return weft_bench_add_gbs((float *)(void *)rank->out, a, a + half, half, ADD_NS);
+    double bytes =
+        weft_bench_coll_memory_bytes(rank->plan->arguments->coll, rank->plan->ranks, cell) / 2;
+    return bytes < (double)ADD_MOST ? (size_t)bytes : ADD_MOST;
+}
+
+/* NaN: too small to be measured, or no memory. */
+static double add_gbs(size_t bytes)
+{
+    size_t count = bytes / 3 / sizeof(float) / 16 * 16; /* each third begins a cache line */
+    float *memory = NULL;
+    if (count == 0 || posix_memalign((void **)&memory, 64, 3 * count * sizeof(float)) != 0) {
+        return NAN;
+    }
+    memset(memory, 0, 3 * count * sizeof(float));
+    double gbs = weft_bench_add_gbs(memory, memory + count, memory + 2 * count, count, ADD_NS);
+    free(memory);
+    return gbs;
 }
 
 /* ---- sockets ---- */
@@ -120,15 +135,10 @@ static struct coll_limit *find(struct coll_rank *rank, size_t bytes)
     return NULL;
 }
 
-static bool measure(struct coll_rank *rank, struct coll_limit *limit)
+static bool measure_memory(struct coll_rank *rank, struct coll_limit *limit)
 {
-    if (rank->plan->arguments->path == COLL_TCP) {
-        return rank->rank > 1 || measure_socket(rank, limit);
-    }
-    double gbs = NAN, *all = weft_cli_alloc((size_t)rank->plan->ranks, sizeof(gbs));
-    if (rank->rank < 2 && limit->bytes >= ADD_LEAST) {
-        gbs = add_gbs(rank, limit->bytes);
-    }
+    double gbs = rank->rank < 2 ? add_gbs(limit->bytes) : NAN;
+    double *all = weft_cli_alloc((size_t)rank->plan->ranks, sizeof(gbs));
     weft_status_t status = weft_control_allgather(rank->comm, &gbs, sizeof(gbs), all);
     limit->gbs = all[0] + all[1];
     free(all);
@@ -138,15 +148,21 @@ static bool measure(struct coll_rank *rank, struct coll_limit *limit)
 bool weft_bench_coll_limit(struct coll_rank *rank, const struct coll_cell *cell,
                            const struct coll_limit **limit_p)
 {
+    bool is_tcp = rank->plan->arguments->path == COLL_TCP;
+    size_t bytes = is_tcp ? cell->bytes : footprint(rank, cell);
     *limit_p = NULL;
     if (!is_one_host(rank)) {
         return true;
     }
-    struct coll_limit *limit = find(rank, cell->bytes);
+    struct coll_limit *limit = find(rank, bytes);
     if (limit == NULL && rank->limit_count < COLL_LIMITS_MAX) {
         limit = &rank->limit[rank->limit_count++];
-        limit->bytes = cell->bytes;
-        if (!rank->ground->meet(rank) || !measure(rank, limit) || !rank->ground->meet(rank)) {
+        limit->bytes = bytes;
+        bool is_fine = rank->ground->meet(rank) &&
+                       (is_tcp ? rank->rank > 1 || measure_socket(rank, limit)
+                               : measure_memory(rank, limit)) &&
+                       rank->ground->meet(rank);
+        if (!is_fine) {
             return false;
         }
     }
@@ -166,9 +182,9 @@ double weft_bench_coll_limit_us(const struct coll_plan *plan, const struct coll_
         return limit->one_way_us + bytes / limit->gbs / 1e3;
     }
     double bytes = weft_bench_coll_memory_bytes(coll, plan->ranks, cell);
-    if (!isfinite(probe_ns) && !isfinite(limit->gbs)) {
+    bool has_flag = probe_ns<WEFT_BENCH_BUSY_NS, has_rate = limit->gbs> 0;
+    if (!has_flag && !has_rate) {
         return NAN;
     }
-    double flag_us = isfinite(probe_ns) ? probe_ns / 1e3 : 0;
-    return flag_us + (isfinite(limit->gbs) ? bytes / limit->gbs / 1e3 : 0);
+    return (has_flag ? probe_ns / 1e3 : 0) + (has_rate ? bytes / limit->gbs / 1e3 : 0);
 }

@@ -16,6 +16,8 @@
 #define SINGLES_MIN 10
 #define COLD_S 0.020
 #define WARM_S 0.002
+#define WARM_MAX 1000
+#define WARM_TRIES 3
 
 /* ---- operations ---- */
 
@@ -97,9 +99,11 @@ static int clamp(double value, int least, int most)
     return value < least ? least : value > most ? most : (int)value;
 }
 
-int weft_bench_coll_warm(double seconds)
+int weft_bench_coll_warm(int tries, int count, double seconds)
 {
-    return seconds < COLD_S ? clamp(WARM_S / seconds, COLL_ITERS_MIN, COLL_WARM_MAX) : 0;
+    bool is_enough = tries >= WARM_TRIES || (tries > 0 && count >= WARM_MAX) ||
+                     count * seconds >= (tries > 0 ? WARM_S / 2 : COLD_S);
+    return is_enough ? 0 : clamp(WARM_S / seconds, COLL_ITERS_MIN, WARM_MAX);
 }
 
 struct coll_counts weft_bench_coll_counts(const struct coll_arguments *arguments, double seconds)

@@ -115,21 +115,22 @@ static bool time_agreed(struct coll_rank *rank, const struct coll_cell *cell, in
     return true;
 }
 
-/* The first few find everything cold; then how long one takes. */
+/* The first few find everything cold, and any batch may meet other work: again until one has lasted. */
 static bool warm_up(struct coll_rank *rank, const struct coll_cell *cell, double *seconds_p)
 {
     int64_t asked = rank->plan->arguments->warmup;
-    int first = cell->bytes >= COLL_ONCE_BYTES ? 1 : COLL_ITERS_MIN;
-    double again = 0;
-    if (!time_agreed(rank, cell, asked > 0 ? (int)asked : first, seconds_p)) {
-        return false;
+    int count = cell->bytes >= COLL_ONCE_BYTES ? 1 : COLL_ITERS_MIN;
+    if (asked > 0) {
+        return time_agreed(rank, cell, (int)asked, seconds_p);
     }
-    int more = asked < 0 ? weft_bench_coll_warm(*seconds_p) : 0;
-    if (more > 0) {
-        if (!time_agreed(rank, cell, more, &again)) {
+    *seconds_p = INFINITY;
+    for (int tries = 0; count > 0; tries++) {
+        double seconds = 0;
+        if (!time_agreed(rank, cell, count, &seconds)) {
             return false;
         }
-        *seconds_p = fmin(*seconds_p, again);
+        *seconds_p = fmin(*seconds_p, seconds);
+        count = weft_bench_coll_warm(tries, count, *seconds_p);
     }
     return true;
 }

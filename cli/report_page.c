@@ -24,8 +24,8 @@ static const char style[] =
     "body{margin:2rem auto;max-width:1040px;padding:0 "
     "1rem;color:var(--ink);background:var(--ground);"
     "font:15px/1.5 system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}\n"
-    "h1{font-size:1.7rem;margin:0}h2{font-size:1.25rem;margin:2.2rem 0 .3rem}"
-    "h3{font-size:1rem;margin:1.4rem 0 .2rem}\n"
+    "h1{font-size:1.7rem;margin:0}"
+    "h2{font-size:1.1rem;margin:1.6rem 0 .2rem}\n"
     ".facts,.note{color:var(--soft);margin:.2rem 0}\n"
     ".legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.3rem 0;font-size:.9rem}\n"
     ".legend span{white-space:nowrap}.swatch{width:28px;height:12px;margin-right:.4rem;"
@@ -50,7 +50,7 @@ static const char style[] =
     ".p.c2{fill:var(--c2)}.p.c3{fill:var(--c3)}.p.c4{fill:var(--c4)}.p.c5{fill:var(--c5)}"
     ".p.c6{fill:var(--c6)}\n"
     "@media print{@page{margin:14mm}body{margin:0;max-width:none;font-size:10pt}"
-    ".group,table{break-inside:avoid}h2{break-after:avoid}.charts{flex-wrap:nowrap}"
+    ".group,table{break-inside:avoid}.charts{flex-wrap:nowrap}"
     ".chart{flex:1 1 0}.scroll{overflow:visible}table{font-size:7.5pt}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n";
 
@@ -177,9 +177,9 @@ static void write_tables(FILE *out, const struct weft_cli_value *json)
         const char *title = weft_cli_value_text(table, "title");
         const struct weft_cli_value *rows = weft_cli_value_get(table, "rows");
         bool is_shaded = weft_cli_value_number(table, "shade") == 1;
-        fputs("<div class=\"group\"><h3>", out);
+        fputs("<div class=\"group\"><h2>", out);
         weft_report_escape(out, title != NULL ? title : "");
-        fputs("</h3><div class=\"scroll\"><table>\n", out);
+        fputs("</h2><div class=\"scroll\"><table>\n", out);
         write_cells(out, weft_cli_value_get(table, "columns"), "th", false);
         for (const struct weft_cli_value *row = rows != NULL ? rows->first : NULL; row != NULL;
              row = row->next) {
@@ -243,19 +243,13 @@ static void write_row(FILE *out, const struct weft_report_group *group, double x
     fputs("</tr>\n", out);
 }
 
-static bool has_p99(const struct weft_report_group *group)
+static bool has_p99(const struct weft_report_line *line)
 {
-    bool is_there = false;
-    for (size_t i = 0; i < group->count; i++) {
-        is_there =
-            is_there || (group->line[i].count > 0 && isfinite(group->line[i].point[0].p99_us));
-    }
-    return is_there;
+    return line->count > 0 && isfinite(line->point[0].p99_us);
 }
 
 static void write_figures(FILE *out, const struct weft_report_group *group)
 {
-    const char *us = has_p99(group) ? "µs <small>p99</small>" : "µs";
     fputs("<div class=\"scroll\"><table>\n<tr><th class=\"t\" rowspan=\"2\">", out);
     fputs(group->ranks > 0 ? "size</th>" : "ranks</th>", out);
     for (size_t i = 0; i < group->count; i++) {
@@ -265,7 +259,8 @@ static void write_figures(FILE *out, const struct weft_report_group *group)
     }
     fputs("</tr>\n<tr>", out);
     for (size_t i = 0; i < group->count; i++) {
-        fprintf(out, "<th>%s</th><th>GB/s</th>", us);
+        fprintf(out, "<th>%s</th><th>GB/s</th>",
+                has_p99(&group->line[i]) ? "µs <small>p99</small>" : "µs");
     }
     fputs("</tr>\n", out);
     for (double x = next_x(group, 0); isfinite(x); x = next_x(group, x)) {
@@ -276,7 +271,7 @@ static void write_figures(FILE *out, const struct weft_report_group *group)
 
 static void write_group(FILE *out, const struct weft_report_group *group)
 {
-    fputs("<div class=\"group\"><h3>", out);
+    fputs("<div class=\"group\"><h2>", out);
     weft_report_escape(out, group->op);
     if (group->ranks > 0) {
         fprintf(out, ", %d ranks", group->ranks);
@@ -290,7 +285,7 @@ static void write_group(FILE *out, const struct weft_report_group *group)
         weft_report_escape(out, group->alloc);
         fputs(" buffers", out);
     }
-    fputs("</h3>\n", out);
+    fputs("</h2>\n", out);
     write_legend(out, group);
     fputs("<div class=\"charts\">\n", out);
     weft_report_chart(out, group, WEFT_REPORT_TIME);
@@ -317,14 +312,7 @@ void weft_report_page(FILE *out, const struct weft_cli_value *json,
     write_facts(out, json);
     write_notes(out, json);
     write_tables(out, json);
-    const char *before = NULL;
     for (size_t i = 0; i < report->count; i++) {
-        if (before == NULL || strcmp(before, report->group[i].op) != 0) {
-            fputs("<h2>", out);
-            weft_report_escape(out, report->group[i].op);
-            fputs("</h2>\n", out);
-        }
-        before = report->group[i].op;
         write_group(out, &report->group[i]);
     }
     fputs("</body></html>\n", out);

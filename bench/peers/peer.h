@@ -34,13 +34,15 @@
 #define PEER_RANKS_MAX 64
 #define PEER_SAMPLES_MAX 4096
 #define PEER_BATCHES_MAX 100
-#define PEER_BATCH_S 0.010 /* the rule of cli/bench_coll_rank.c, in the same numbers */
+#define PEER_BATCH_S 0.010 /* the rule of cli/bench_coll_plan.c, in the same numbers */
 #define PEER_ITERS_MIN 3
 #define PEER_ITERS_MAX 5000
 #define PEER_LONG_S 2.0
 #define PEER_COLD_S 0.020
 #define PEER_WARM_S 0.002
 #define PEER_WARM_MAX 1000
+#define PEER_WARM_TRIES 3
+#define PEER_FIRST 4 /* samples before it are those of the warm-up */
 #define PEER_ONCE_BYTES ((size_t)8 << 20)
 #define PEER_PERIOD 1009 /* of the data: prime, so that pieces in a wrong place are seen */
 
@@ -212,18 +214,22 @@ static int peer_clamp(double value, int least, int most)
     return value < least ? least : value > most ? most : (int)value;
 }
 
+/* Until a batch has lasted: the first ones find everything cold, any may meet other work. */
 static double peer_estimate(const struct peer_cell *cell)
 {
-    uint64_t *sample = peer.shared->sample_ps;
-    size_t bytes = cell->whole * sizeof(float);
-    peer_batch(cell, bytes >= PEER_ONCE_BYTES ? 1 : PEER_ITERS_MIN, &sample[0]);
-    double seconds = (double)sample[0] / 1e12;
-    if (seconds < PEER_COLD_S) { /* the first ones find everything cold */
-        peer_batch(cell, peer_clamp(PEER_WARM_S / seconds, PEER_ITERS_MIN, PEER_WARM_MAX),
-                   &sample[1]);
-        seconds = sample[1] < sample[0] ? (double)sample[1] / 1e12 : seconds;
+    double best = 1e9;
+    int count = cell->whole * sizeof(float) >= PEER_ONCE_BYTES ? 1 : PEER_ITERS_MIN;
+    for (int tries = 0;; tries++) {
+        uint64_t *sample = &peer.shared->sample_ps[tries];
+        peer_batch(cell, count, sample);
+        double seconds = (double)(*sample > 0 ? *sample : 1) / 1e12;
+        best = seconds < best ? seconds : best;
+        if (tries >= PEER_WARM_TRIES || (tries > 0 && count >= PEER_WARM_MAX) ||
+            count * best >= (tries > 0 ? PEER_WARM_S / 2 : PEER_COLD_S)) {
+            return best;
+        }
+        count = peer_clamp(PEER_WARM_S / best, PEER_ITERS_MIN, PEER_WARM_MAX);
     }
-    return seconds;
 }
 
 static void peer_singles(const struct peer_cell *cell, int count, uint64_t *samples)
@@ -270,12 +276,12 @@ static void peer_measure(const struct peer_cell *cell)
     iters = iters * seconds > PEER_LONG_S ? 1 : iters;
     int count = peer_clamp(shared->time_s / (iters * seconds), 1, PEER_BATCHES_MAX);
     if (shared->is_single) {
-        count = peer_clamp(shared->time_s / seconds, 10, PEER_SAMPLES_MAX - 2);
+        count = peer_clamp(shared->time_s / seconds, 10, PEER_SAMPLES_MAX - PEER_FIRST);
         iters = 1;
-        peer_singles(cell, count, shared->sample_ps + 2);
+        peer_singles(cell, count, shared->sample_ps + PEER_FIRST);
     }
     for (int i = 0; i < count && !shared->is_single; i++) {
-        peer_batch(cell, iters, &shared->sample_ps[2 + i]);
+        peer_batch(cell, iters, &shared->sample_ps[PEER_FIRST + i]);
     }
     if (cell->op->is_in_place) { /* timed on zeros, which stay zeros; once more for the check */
         memcpy(peer.out, peer.in, bytes);
@@ -285,7 +291,7 @@ static void peer_measure(const struct peer_cell *cell)
     __atomic_fetch_add(&shared->wrong, peer_check(cell), __ATOMIC_SEQ_CST);
     peer.barrier();
     if (peer.rank == 0) {
-        peer_answer(cell, shared->sample_ps + 2, count, iters);
+        peer_answer(cell, shared->sample_ps + PEER_FIRST, count, iters);
     }
 }
 
