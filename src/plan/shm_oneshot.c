@@ -11,6 +11,9 @@
 /* What a rank gives to others, by coll: nothing, all of IN, or only on root. */
 static bool gives(const struct weft_plan *plan, uint32_t rank)
 {
+    if (plan->ranks == 1) {
+        return false;
+    }
     switch (plan->coll) {
     case WEFT_BROADCAST:
     case WEFT_SCATTER:
@@ -21,12 +24,15 @@ static bool gives(const struct weft_plan *plan, uint32_t rank)
     case WEFT_BARRIER:
         return false;
     default:
-        return plan->ranks > 1;
+        return true;
     }
 }
 
 static bool takes(const struct weft_plan *plan, uint32_t rank)
 {
+    if (plan->ranks == 1) {
+        return false;
+    }
     switch (plan->coll) {
     case WEFT_BROADCAST:
     case WEFT_SCATTER:
@@ -35,7 +41,7 @@ static bool takes(const struct weft_plan *plan, uint32_t rank)
     case WEFT_GATHER:
         return rank == plan->root;
     default:
-        return plan->ranks > 1;
+        return true;
     }
 }
 
