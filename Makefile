@@ -40,7 +40,7 @@ bench: build ## start-up time at several sizes, beside a bare control
 	build/weft bench bootstrap -n 2,8,64
 
 compare: build ## collectives beside Open MPI, MPICH and Gloo, with a page (20 minutes); ROUNDS= ONLY="shm allreduce n2"
-	@scripts/deps.sh scripts/deps-build.txt scripts/deps-bench.txt || echo "going on without what is missing"
+	@scripts/deps.sh scripts/deps-bench.txt || echo "going on without what is missing"
 	@bench/compare.py --rounds $(or $(ROUNDS),5) $(if $(ONLY),--only "$(ONLY)")
 
 compare-p2p: build ## messages and puts beside Open MPI, UCX, libfabric, iperf3 (minutes); ROUNDS=
