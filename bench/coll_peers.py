@@ -43,6 +43,7 @@ class Job:
             argv_of(shared, self.folder), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.errors, start_new_session=True, preexec_fn=die_with_us)
         self.said = b""
+        self.is_sick = False
 
     def wait_line(self, deadline_s):
         end = time.monotonic() + deadline_s
@@ -50,6 +51,7 @@ class Job:
         while b"\n" not in self.said:
             left = end - time.monotonic()
             if left <= 0 or not select.select([out], [], [], left)[0]:
+                self.is_sick = True
                 raise Failed("no answer within %d s" % deadline_s)
             part = os.read(out, 4096)
             if not part:
@@ -78,10 +80,14 @@ class Job:
         return lines[-1] if lines else "without words"
 
     def close(self):
-        """The ranks end with their stdin; who does not is told so by the launcher, then killed."""
-        self.child.stdin.close()
-        for send in (None, signal.SIGTERM, signal.SIGKILL):
-            if send:
+        """The ranks end with their stdin; who does not, or has not answered, is ended by its launcher,
+        then killed."""
+        try:
+            self.child.stdin.close()
+        except BrokenPipeError:
+            pass
+        for send in (signal.SIGTERM if self.is_sick else None, signal.SIGTERM, signal.SIGKILL):
+            if send and self.child.poll() is None:
                 os.killpg(self.child.pid, send)
             try:
                 self.child.wait(5)

@@ -83,11 +83,11 @@ static void print_half(const struct coll_row *row)
 {
     char time[FIGURE_LEN], algbw[FIGURE_LEN], busbw[FIGURE_LEN], wrong[FIGURE_LEN];
     if (row == NULL || !row->outcome.is_done) {
-        printf(" %8s %7s %7s %6s", row == NULL ? "" : "refused", "", "", "");
+        printf(" %8s %6s %6s %6s", row == NULL ? "" : "refused", "", "", "");
         return;
     }
     snprintf(wrong, sizeof(wrong), "%llu", (unsigned long long)row->outcome.wrong);
-    printf(" %8s %7s %7s %6s", figure(row->outcome.figures.p50, time), rate(row->algbw_gbs, algbw),
+    printf(" %8s %6s %6s %6s", figure(row->outcome.figures.p50, time), rate(row->algbw_gbs, algbw),
            rate(row->busbw_gbs, busbw), wrong);
 }
 
@@ -102,7 +102,7 @@ static void print_line(const struct coll_arguments *arguments, const struct coll
         snprintf(root, sizeof(root), is_all ? "all" : "%d",
                  arguments->root > 0 ? (int)arguments->root : 0);
     }
-    printf("%6s %9zu ", weft_cli_print_size(row->cell.bytes, size), row->cell.count);
+    printf("%8s %10zu ", weft_cli_print_size(row->cell.bytes, size), row->cell.count);
     if (row->cell.algo != NULL) {
         printf("%-18.18s", row->cell.algo);
     } else {
@@ -116,16 +116,16 @@ static void print_line(const struct coll_arguments *arguments, const struct coll
 
 static void print_names(const struct coll_arguments *arguments)
 {
-    const char *const half = "     time   algbw   busbw #wrong";
-    printf("%16s %-18s %-32s%s\n", "", "", "          out of place", "          in place");
-    printf("%6s %9s ", "size", "count");
+    const char *const half = "     time  algbw  busbw #wrong";
+    printf("%19s %-18s %-30s%s\n", "", "", "          out of place", "          in place");
+    printf("%8s %10s ", "size", "count");
     if (arguments->algo != NULL) {
         printf("%-18s", "algorithm");
     } else {
         printf("%6s %6s %4s", "type", "redop", "root");
     }
-    printf("%s%s\n%16s %-18s", half, half, "", "");
-    printf("%9s %7s %7s %6s%9s %7s %7s\n", "us", "GB/s", "GB/s", "", "us", "GB/s", "GB/s");
+    printf("%s%s\n%19s %-18s", half, half, "", "");
+    printf("%9s %6s %6s %6s%10s %6s %6s\n", "us", "GB/s", "GB/s", "", "us", "GB/s", "GB/s");
 }
 
 static bool are_pair(const struct coll_row *out, const struct coll_row *in)
