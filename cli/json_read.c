@@ -62,15 +62,15 @@ static char *put_utf8(char *to, unsigned code)
 /* Four hexadecimal digits behind \u. */
 static bool read_unit(const char *at, unsigned *unit_p)
 {
+    static const char digits[] = "0123456789abcdefABCDEF";
     unsigned unit = 0;
     for (int i = 0; i < 4; i++) {
-        const char *digits = "0123456789abcdef", *found;
-        char letter = at[i];
-        letter = letter >= 'A' && letter <= 'F' ? (char)(letter - 'A' + 'a') : letter;
-        if (letter == '\0' || (found = strchr(digits, letter)) == NULL) {
+        const char *found = at[i] != '\0' ? strchr(digits, at[i]) : NULL;
+        if (found == NULL) {
             return false;
         }
-        unit = unit * 16 + (unsigned)(found - digits);
+        unsigned digit = (unsigned)(found - digits);
+        unit = unit * 16 + (digit < 16 ? digit : digit - 6);
     }
     *unit_p = unit;
     return true;

@@ -263,8 +263,10 @@ static void write_figures(FILE *out, const struct weft_report_group *group)
                 has_p99(&group->line[i]) ? "µs <small>p99</small>" : "µs");
     }
     fputs("</tr>\n", out);
-    for (double x = next_x(group, 0); isfinite(x); x = next_x(group, x)) {
+    double x = next_x(group, 0);
+    while (isfinite(x)) {
         write_row(out, group, x);
+        x = next_x(group, x);
     }
     fputs("</table></div>\n", out);
 }

@@ -12,7 +12,8 @@
 #include "cli/bench_coll.h"
 
 #define RANKS 3
-#define COUNT 1500 /* more than a period */
+#define COUNT 1500                            /* more than a period */
+#define WHOLE_LEN ((size_t)RANKS * COUNT * 4) /* of int32_t */
 #define ROOT 1
 
 static struct coll_arguments arguments;
@@ -33,9 +34,9 @@ static int32_t *input(struct coll_rank *rank)
     case WEFT_REDUCE_SCATTER:
         return out;
     case WEFT_ALLGATHER:
-        return out + rank->rank * COUNT;
+        return out + (size_t)rank->rank * COUNT;
     case WEFT_GATHER:
-        return is_root ? out + rank->rank * COUNT : in;
+        return is_root ? out + (size_t)rank->rank * COUNT : in;
     default:
         return in;
     }
@@ -46,13 +47,13 @@ static int32_t *output(struct coll_rank *rank)
     int32_t *in = (int32_t *)(void *)rank->in, *out = (int32_t *)(void *)rank->out;
     bool is_root = rank->rank == ROOT;
     if (cell.is_inplace && arguments.coll == WEFT_REDUCE_SCATTER) {
-        return out + rank->rank * COUNT;
+        return out + (size_t)rank->rank * COUNT;
     }
     if (cell.is_inplace && is_root && arguments.coll == WEFT_BROADCAST) {
         return in;
     }
     if (cell.is_inplace && is_root && arguments.coll == WEFT_SCATTER) {
-        return in + rank->rank * COUNT;
+        return in + (size_t)rank->rank * COUNT;
     }
     return out;
 }
@@ -135,8 +136,8 @@ static void set_up(weft_coll_t coll, bool is_inplace)
             .plan = &plan,
             .rank = i,
             .root = ROOT,
-            .in = calloc(RANKS * COUNT, sizeof(int32_t)),
-            .out = calloc(RANKS * COUNT, sizeof(int32_t)),
+            .in = calloc(1, WHOLE_LEN),
+            .out = calloc(1, WHOLE_LEN),
             .given = calloc(1, sizeof(struct coll_pattern)),
             .wanted = calloc(1, sizeof(struct coll_pattern)),
         };

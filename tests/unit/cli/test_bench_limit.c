@@ -53,7 +53,9 @@ static void a_plus_b_is_c(void **state)
         size_t count = counts[i];
         float *c = aligned_alloc(64, (count * sizeof(*c) + 127) / 64 * 64);
         float *a = calloc(count, sizeof(*a)), *b = calloc(count, sizeof(*b));
-        assert_true(a != NULL && b != NULL && c != NULL);
+        assert_non_null(a);
+        assert_non_null(b);
+        assert_non_null(c);
         for (size_t k = 0; k < count; k++) {
             a[k] = (float)(k % 1000);
             b[k] = 2 * a[k];

@@ -60,7 +60,7 @@ static void escapes_become_utf8(void **state)
 {
     (void)state;
     struct weft_cli_value *read =
-        must_read("[\"\\u0041\\u00b5\\u20ac\\ud83d\\ude00\\/\\b\\f\\r\", \"\\ud83dx\"]");
+        must_read("[\"\\u0041\\u00b5\\u20Ac\\uD83d\\ude00\\/\\b\\f\\r\", \"\\ud83dx\"]");
     assert_string_equal(read->first->text, "A\xc2\xb5\xe2\x82\xac\xf0\x9f\x98\x80/\b\f\r");
     assert_string_equal(read->first->next->text, "\xef\xbf\xbdx"); /* half of a pair */
     weft_cli_value_free(read);
