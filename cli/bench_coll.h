@@ -140,9 +140,9 @@ extern const struct coll_ground weft_bench_coll_crew_ground, weft_bench_coll_job
 
 #define COLL_LIMITS_MAX 64
 
-struct coll_limit {         /* what the machine gave */
-    size_t bytes;           /* shm: gone through by each of the two; tcp: of a buffer */
-    double gbs, one_way_us; /* tcp: of a byte each way, half */
+struct coll_limit { /* what the machine gave */
+    size_t bytes;   /* gone through, or sent, by each of the two */
+    double gbs, us; /* of both together; us: tcp */
 };
 
 struct coll_rank {

@@ -4,8 +4,8 @@
  *
  *   shm   a flag from core to core, and the bytes that must be read and written at the rate of two
  *         processes that compute c = a + b over as many bytes
- *   tcp   half a round trip over a bare loopback socket, and the bytes that must be sent at the rate of
- *         two processes that send to each other over it
+ *   tcp   two processes that send the bytes that must be sent to each other, half each, over a bare
+ *         loopback socket
  */
 #include "bench_coll.h"
 
@@ -17,9 +17,9 @@
 
 #define ADD_NS (10 * WEFT_NS_PER_MS)
 #define ADD_MOST ((size_t)96 << 20)
-#define ROUND_TRIPS 100
-#define MOVES 5
-#define MOVE_BYTES ((size_t)16 << 20) /* at least so much each way */
+#define MOVES_MIN 3
+#define MOVES_MAX 101
+#define MOVE_BYTES ((size_t)32 << 20) /* each way, about; of one move at most */
 
 static bool is_one_host(const struct coll_rank *rank)
 {
@@ -89,38 +89,41 @@ bool weft_bench_coll_socket_open(struct coll_rank *rank)
            weft_bench_coll_fail(rank, "no bare socket over loopback: %s", strerror(errno));
 }
 
-static bool move(struct coll_rank *rank, size_t buffer_len, size_t out, size_t in)
+static bool move(struct coll_rank *rank, size_t buffer_len, size_t bytes)
 {
     const struct weft_bench_stream stream = {
         .fd = rank->socket, .send = rank->in, .recv = rank->out, .buffer_len = buffer_len};
-    return weft_bench_socket_move(&stream, out, in) ||
+    return weft_bench_socket_move(&stream, bytes, bytes) ||
            weft_bench_coll_fail(rank, "bare socket: %s", strerror(errno));
 }
 
+/* Each of the two sends limit->bytes and receives as many, at once. */
 static bool measure_socket(struct coll_rank *rank, struct coll_limit *limit)
 {
-    double us[MOVES];
-    size_t len = limit->bytes > 0 ? limit->bytes : 1, total = len;
-    bool is_first = rank->rank == 0;
-    while (total < MOVE_BYTES) {
-        total += len * (1 + MOVE_BYTES / len / 4);
-    }
-    uint64_t begin_ns = weft_clock_ns();
-    for (int i = 0; i < ROUND_TRIPS; i++) {
-        if (!move(rank, 1, is_first, !is_first) || !move(rank, 1, !is_first, is_first)) {
+    double us[MOVES_MAX];
+    size_t bytes = limit->bytes, room = rank->plan->buffer_len;
+    size_t wanted = MOVE_BYTES / bytes;
+    size_t moves = wanted < MOVES_MIN ? MOVES_MIN : wanted > MOVES_MAX ? MOVES_MAX : wanted;
+    for (size_t i = 0; i <= moves; i++) {
+        uint64_t begin_ns = weft_clock_ns();
+        if (!move(rank, bytes < room ? bytes : room, bytes)) {
             return false;
         }
-    }
-    limit->one_way_us = (double)(weft_clock_ns() - begin_ns) / 2e3 / ROUND_TRIPS;
-    for (int i = 0; i < MOVES; i++) {
-        begin_ns = weft_clock_ns();
-        if (!move(rank, len, total, total)) {
-            return false;
+        if (i > 0) { /* the first one warms up */
+            us[i - 1] = (double)(weft_clock_ns() - begin_ns) / 1e3;
         }
-        us[i] = (double)(weft_clock_ns() - begin_ns) / 1e3;
     }
-    limit->gbs = 2 * (double)total / weft_bench_median(us, MOVES) / 1e3;
+    limit->us = weft_bench_median(us, moves);
+    limit->gbs = 2 * (double)bytes / limit->us / 1e3;
     return true;
+}
+
+/* Half of what must be sent, by each of the two; of much, enough to know the rate. A barrier: one byte. */
+static size_t wire_bytes(const struct coll_rank *rank, const struct coll_cell *cell)
+{
+    double bytes =
+        weft_bench_coll_wire_bytes(rank->plan->arguments->coll, rank->plan->ranks, cell->bytes) / 2;
+    return bytes < 1 ? 1 : bytes < (double)MOVE_BYTES ? (size_t)bytes : MOVE_BYTES;
 }
 
 /* ---- both ---- */
@@ -149,7 +152,7 @@ bool weft_bench_coll_limit(struct coll_rank *rank, const struct coll_cell *cell,
                            const struct coll_limit **limit_p)
 {
     bool is_tcp = rank->plan->arguments->path == COLL_TCP;
-    size_t bytes = is_tcp ? cell->bytes : footprint(rank, cell);
+    size_t bytes = is_tcp ? wire_bytes(rank, cell) : footprint(rank, cell);
     *limit_p = NULL;
     if (!is_one_host(rank)) {
         return true;
@@ -178,8 +181,8 @@ double weft_bench_coll_limit_us(const struct coll_plan *plan, const struct coll_
         return NAN;
     }
     if (plan->arguments->path == COLL_TCP) {
-        double bytes = weft_bench_coll_wire_bytes(coll, plan->ranks, cell->bytes);
-        return limit->one_way_us + bytes / limit->gbs / 1e3;
+        double each = weft_bench_coll_wire_bytes(coll, plan->ranks, cell->bytes) / 2;
+        return limit->us * fmax(1, each / (double)limit->bytes);
     }
     double bytes = weft_bench_coll_memory_bytes(coll, plan->ranks, cell);
     bool has_flag = probe_ns<WEFT_BENCH_BUSY_NS, has_rate = limit->gbs> 0;

@@ -124,15 +124,14 @@ struct coll_counts weft_bench_coll_counts(const struct coll_arguments *arguments
 
 /* ---- algorithms ---- */
 
+/* MAPPED ones are not asked for: they are taken by themselves where all buffers are shared. */
 static bool can_do(const struct coll_arguments *arguments, int ranks,
                    const struct weft_plan_builder *builder)
 {
     struct weft_plan plan;
     bool is_shared = builder->traits & WEFT_PLAN_SHARED;
-    bool is_mapped = builder->traits & WEFT_PLAN_MAPPED;
     return (builder->colls >> arguments->coll & 1) != 0 &&
-           !(is_shared && arguments->path == COLL_TCP) &&
-           !(is_mapped && !arguments->is_shared_alloc) &&
+           !(is_shared && arguments->path == COLL_TCP) && !(builder->traits & WEFT_PLAN_MAPPED) &&
            weft_plan_shape(builder, arguments->coll, (uint32_t)ranks, 0, 1, &plan);
 }
 
@@ -178,9 +177,10 @@ static void add_places(struct coll_plan *plan, struct coll_cell cell)
 static void add_algorithms(struct coll_plan *plan, struct coll_cell cell)
 {
     const char *algo = plan->arguments->algo;
-    if (algo == NULL || strcmp(algo, "all") != 0) {
-        cell.algo = algo;
-        add_places(plan, cell);
+    bool is_all = algo != NULL && strcmp(algo, "all") == 0;
+    cell.algo = is_all ? NULL : algo;
+    add_places(plan, cell); /* of all, the library's own choice is the first row */
+    if (!is_all) {
         return;
     }
     for (size_t i = 0; weft_plan_builders[i] != NULL; i++) {

@@ -103,8 +103,8 @@ static void print_line(const struct coll_arguments *arguments, const struct coll
                  arguments->root > 0 ? (int)arguments->root : 0);
     }
     printf("%8s %10zu ", weft_cli_print_size(row->cell.bytes, size), row->cell.count);
-    if (row->cell.algo != NULL) {
-        printf("%-18.18s", row->cell.algo);
+    if (arguments->algo != NULL) {
+        printf("%-18.18s", row->cell.algo != NULL ? row->cell.algo : "(the best)");
     } else {
         printf("%6s %6s %4s", arguments->dtype_name,
                weft_bench_coll_reduces(arguments->coll) ? arguments->redop_name : "-", root);
@@ -250,13 +250,24 @@ static void print_floor(const struct coll_arguments *arguments, const struct col
     }
 }
 
+/* Has the algorithm of row `index` been refused in a row before it? */
+static bool was_refused(const struct coll_row *row, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (!row[i].outcome.is_done && row[i].cell.algo == row[index].cell.algo) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static size_t print_notes(const struct coll_row *row, size_t count)
 {
     size_t busy = 0;
     for (size_t i = 0; i < count; i++) {
         busy += is_busy(&row[i].outcome);
-        if (!row[i].outcome.is_done) {
-            printf("refused: %s, %zu bytes: %s\n", row[i].cell.algo, row[i].cell.bytes,
+        if (!row[i].outcome.is_done && !was_refused(row, i)) { /* up to what would be possible */
+            printf("refused: %s: %.*s\n", row[i].cell.algo, (int)strcspn(row[i].outcome.why, ";\n"),
                    row[i].outcome.why);
         }
     }
