@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All builders, by name. */
 #include "plan/plan.h"
+#include "plan/shm.h"
 
 #include <string.h>
 
 const struct weft_plan_builder *const weft_plan_builders[] = {
+    &weft_plan_oneshot,
+    &weft_plan_staged,
+    &weft_plan_mapped,
     NULL,
 };
 

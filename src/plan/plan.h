@@ -68,6 +68,7 @@ enum weft_step_kind {
     WEFT_STEP_AWAIT,
     /* Everybody has ended the operation `value` operations ago (of those with slots): its slots are free. */
     WEFT_STEP_AWAIT_FREE,
+    WEFT_STEP_AWAIT_ANY, /* all steps marked ANY of this operation are done, whoever did them */
 };
 
 enum weft_step_flags {

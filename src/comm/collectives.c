@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collectives of a communicator. With the first one the ranks of each host make a board: the lowest of
+ * them allocates it, the others map it over their link to it. All ranks then know which hosts have one; what
+ * they choose later depends on nothing that differs between them.
+ */
+#include "comm/collectives.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAP_MS 5000
+
+/* ---- the board ---- */
+
+struct offer {       /* of every rank to all others */
+    uint64_t region; /* of its board; 0: it has none */
+    uint64_t ring_len;
+};
+
+static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
+{
+    return comm->members != NULL ? comm->members[rank] : rank;
+}
+
+static weft_status_t find_local(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    it->local_members = malloc(comm->ranks * sizeof(*it->local_members));
+    if (it->local_members == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    it->local.ranks = 0;
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        if (weft_control_is_same_host(comm->job->control, job_rank(comm, comm->rank),
+                                      job_rank(comm, rank))) {
+            it->local.rank = rank == comm->rank ? it->local.ranks : it->local.rank;
+            it->local_members[it->local.ranks++] = rank;
+        }
+    }
+    it->local.members = it->local_members;
+    it->whole = (struct weft_exec_group){.ranks = comm->ranks, .rank = comm->rank};
+    return WEFT_OK;
+}
+
+static void make_board(struct weft_collectives *it, struct offer *offer)
+{
+    enum { TCP = 2 }; /* of WEFT_PATH */
+    size_t ring_len = weft_board_ring_len(it->local.ranks);
+    struct weft_mem_place place;
+    if (it->local.rank != 0 || it->local.ranks < 2 ||
+        it->comm->job->params.number[WEFT_PARAM_PATH] == TCP) {
+        return;
+    }
+    if (weft_mem_alloc(weft_board_len(it->local.ranks, ring_len), &it->board_memory) != WEFT_OK) {
+        weft_log(comm, INFO, "no shared memory for collectives (%s): messages carry them",
+                 weft_error_text());
+        it->board_memory = NULL;
+        return;
+    }
+    weft_mem_find(it->board_memory, 1, &place);
+    offer->region = place.id;
+    offer->ring_len = ring_len;
+}
+
+/* Maps the board of the first rank of this host. */
+static weft_status_t map_board(struct weft_collectives *it, const struct offer *offer,
+                               void **memory_p)
+{
+    struct weft_engine *engine = it->comm->job->engine;
+    const struct weft_p2p_place place = {.region = offer->region,
+                                         .len = weft_board_len(it->local.ranks, offer->ring_len)};
+    uint64_t deadline_ns = weft_clock_after_ms(MAP_MS);
+    weft_status_t status;
+    do {
+        _Atomic uint32_t never = 0;
+        weft_engine_lock(engine);
+        status = weft_p2p_map(it->messages, it->local_members[0], &place, memory_p, &it->mapping);
+        weft_engine_unlock(engine);
+        if (status == WEFT_ERR_BUSY) {
+            weft_engine_wait(engine, &never, weft_clock_ns() + 20000);
+        }
+    } while (status == WEFT_ERR_BUSY && weft_clock_ns() < deadline_ns &&
+             atomic_load(weft_p2p_comm_ended(it->messages)) == WEFT_OK);
+    return status;
+}
+
+static bool take_board(struct weft_collectives *it, const struct offer *offer)
+{
+    void *memory = it->board_memory;
+    if (offer->region == 0) {
+        return false;
+    }
+    if (memory == NULL && map_board(it, offer, &memory) != WEFT_OK) {
+        weft_log(comm, INFO, "cannot share memory with rank %u (%s): messages carry collectives",
+                 it->local_members[0], weft_error_text());
+        return false;
+    }
+    return weft_board_open(memory, offer->ring_len, it->local.ranks, it->local.rank, &it->board) ==
+           WEFT_OK;
+}
+
+/* Who has one: everybody of a host, or nobody. */
+static weft_status_t meet(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    struct offer mine = {0};
+    struct offer *offers = malloc(comm->ranks * sizeof(*offers));
+    uint8_t *have = malloc(comm->ranks);
+    uint8_t is_mine;
+    weft_status_t status =
+        offers != NULL && have != NULL
+            ? WEFT_OK
+            : weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    if (status == WEFT_OK) {
+        make_board(it, &mine);
+        status = weft_control_allgather_wait(comm->channel, &mine, sizeof(mine), offers,
+                                             comm->timeout_ms);
+    }
+    if (status == WEFT_OK) {
+        is_mine = it->has_board = take_board(it, &offers[it->local_members[0]]);
+        status = weft_control_allgather_wait(comm->channel, &is_mine, 1, have, comm->timeout_ms);
+    }
+    for (uint32_t i = 0; status == WEFT_OK && i < it->local.ranks; i++) {
+        it->has_board &= have[it->local_members[i]] != 0;
+    }
+    free(offers);
+    free(have);
+    return status;
+}
+
+static void drop_board(struct weft_collectives *it)
+{
+    weft_board_close(&it->board);
+    weft_mem_mapping_close(it->mapping);
+    (void)weft_mem_free(it->board_memory);
+    it->mapping = NULL;
+    it->board_memory = NULL;
+}
+
+/* ---- life ---- */
+
+static weft_status_t open_messages(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    struct weft_job *job = comm->job;
+    weft_status_t status = weft_control_channel_status(comm->channel);
+    status = status == WEFT_OK ? weft_control_engage(job->control) : status;
+    status = status == WEFT_OK
+                 ? weft_p2p_comm_open(job->p2p, comm->id ^ WEFT_COMM_COLLECTIVE, comm->rank,
+                                      comm->ranks, comm->members, &it->messages)
+                 : status;
+    if (status == WEFT_OK) {
+        weft_p2p_comm_set_channel(it->messages, comm->id);
+        weft_p2p_comm_set_timeout(it->messages, WEFT_NO_LIMIT); /* exec keeps the time */
+        status = weft_control_channel_status(comm->channel);    /* it may have ended meanwhile */
+    }
+    return status;
+}
+
+static weft_status_t open_exec(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    const struct weft_exec_spec spec = {
+        .messages = it->messages,
+        .ranks = comm->ranks,
+        .is_crowded = comm->job->local_count > weft_comm_cpus(),
+        .owner = it,
+        .stuck = weft_comm_stuck,
+        .differs = weft_comm_differs,
+    };
+    if (it->has_board) {
+        it->local.board = &it->board;
+        if (it->local.ranks == comm->ranks) {
+            it->whole.board = &it->board;
+        }
+    }
+    return weft_exec_open(&spec, &it->exec);
+}
+
+static void set_down(struct weft_collectives *it)
+{
+    struct weft_engine *engine = it->comm->job->engine;
+    weft_engine_lock(engine);
+    weft_list_remove(&it->node);
+    weft_engine_unlock(engine);
+    weft_exec_stop(it->exec);
+    (void)weft_p2p_comm_close(it->messages); /* what it could not flush, nobody waits for */
+    weft_exec_close(it->exec);
+    drop_board(it);
+    free(it->local_members);
+    free(it->reports);
+    free(it);
+}
+
+static weft_status_t set_up(struct weft_comm *comm)
+{
+    struct weft_collectives *it = calloc(1, sizeof(*it));
+    weft_status_t status;
+    if (it == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives");
+    }
+    it->comm = comm;
+    weft_list_open(&it->node);
+    status = find_local(it);
+    status = status == WEFT_OK ? open_messages(it) : status;
+    status = status == WEFT_OK && comm->ranks > 1 ? meet(it) : status;
+    status = status == WEFT_OK ? open_exec(it) : status;
+    if (status != WEFT_OK) {
+        set_down(it);
+        return status;
+    }
+    weft_engine_lock(comm->job->engine);
+    weft_list_append(&comm->job->collectives, &it->node);
+    weft_engine_unlock(comm->job->engine);
+    comm->collectives = it;
+    return WEFT_OK;
+}
+
+void weft_comm_collectives_end(struct weft_comm *comm)
+{
+    if (comm->collectives != NULL) {
+        set_down(comm->collectives);
+        comm->collectives = NULL;
+    } else if (comm->job->p2p != NULL) {
+        weft_engine_lock(comm->job->engine);
+        weft_p2p_forget(comm->job->p2p, comm->id ^ WEFT_COMM_COLLECTIVE);
+        weft_engine_unlock(comm->job->engine);
+    }
+}
+
+uint64_t weft_comm_moved(const struct weft_comm *comm)
+{
+    return comm->collectives != NULL ? weft_exec_moved(comm->collectives->exec) : 0;
+}
+
+/* ---- a call ---- */
+
+static bool is_plain(const weft_call_t *call)
+{
+    return call->in_counts == NULL && call->out_counts == NULL && call->in_places == NULL &&
+           call->out_places == NULL && call->algorithm == NULL;
+}
+
+static struct weft_comm_shape *find_shape(struct weft_collectives *it, const weft_call_t *call)
+{
+    size_t hash = call->count * 31 + (size_t)call->coll * 7 + (size_t)call->dtype * 3 +
+                  (size_t)call->op + (size_t)call->root * 17;
+    return &it->shapes[(hash ^ hash >> 6 ^ hash >> 12) % WEFT_COLLECTIVE_SHAPES];
+}
+
+static bool is_same(const struct weft_comm_shape *shape, const weft_call_t *call)
+{
+    return shape->is_used && shape->coll == call->coll && shape->count == call->count &&
+           shape->dtype == call->dtype && shape->op == call->op &&
+           shape->root == (uint32_t)call->root && shape->scale == call->scale;
+}
+
+static void remember(struct weft_collectives *it, const weft_call_t *call,
+                     struct weft_exec_job *job)
+{
+    struct weft_comm_note *note = &it->notes[it->number % WEFT_COLLECTIVE_KEPT];
+    *note = (struct weft_comm_note){.number = it->number,
+                                    .signature = job->signature,
+                                    .coll = (uint8_t)call->coll,
+                                    .dtype = (uint8_t)call->dtype,
+                                    .op = (uint8_t)call->op,
+                                    .root = (uint32_t)call->root,
+                                    .count = call->count};
+    job->number = it->number++;
+    job->timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : it->comm->timeout_ms;
+}
+
+/* Behind what runs already, or because the caller does not want to wait. */
+static weft_status_t begin(struct weft_collectives *it, const struct weft_exec_job *job,
+                           weft_request_t *request_p)
+{
+    weft_status_t status = WEFT_OK;
+    struct weft_p2p_comm *messages = weft_comm_messages(it->comm, &status);
+    bool is_grouped = request_p == NULL && messages != NULL && weft_p2p_has_group(messages);
+    weft_request_t request = messages != NULL ? weft_p2p_outer_open(messages, is_grouped) : NULL;
+    if (request == NULL) {
+        return status != WEFT_OK ? status : weft_fail(WEFT_ERR_MEMORY, "no memory for a request");
+    }
+    status = weft_exec_begin(it->exec, job, request);
+    if (status != WEFT_OK) {
+        weft_engine_lock(it->comm->job->engine);
+        weft_p2p_outer_end(request, status, weft_error_text());
+        weft_engine_unlock(it->comm->job->engine);
+    }
+    if (request_p != NULL) {
+        *request_p = request;
+        return WEFT_OK;
+    }
+    return is_grouped ? WEFT_OK : weft_p2p_wait(&request, WEFT_NO_LIMIT);
+}
+
+static bool is_grouped(const struct weft_comm *comm)
+{
+    struct weft_p2p_comm *messages = atomic_load_explicit(&comm->messages, memory_order_acquire);
+    return messages != NULL && weft_p2p_has_group(messages);
+}
+
+weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
+                                   weft_request_t *request_p)
+{
+    struct weft_collectives *it = comm->collectives;
+    struct weft_comm_shape once;
+    struct weft_comm_shape *shape = &once;
+    weft_status_t status = it == NULL ? set_up(comm) : WEFT_OK;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    it = comm->collectives;
+    if (is_plain(call)) {
+        shape = find_shape(it, call);
+    }
+    if (shape == &once || !is_same(shape, call)) {
+        status = weft_comm_make_job(it, call, shape);
+        if (status != WEFT_OK) {
+            shape->is_used = false;
+            return status;
+        }
+    }
+    weft_comm_bind_job(shape, call);
+    remember(it, call, &shape->job);
+    if (request_p != NULL || is_grouped(comm) || weft_exec_is_queued(it->exec)) {
+        return begin(it, &shape->job, request_p);
+    }
+    return weft_exec_run(it->exec, &shape->job);
+}
