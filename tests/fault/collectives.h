@@ -128,6 +128,25 @@ static inline void deed_describe(const struct deed *deed, const char *path, char
              manner_names[deed->manner], deed->is_shared ? ", shared memory" : "", path);
 }
 
+#ifdef CMOCKA_H_
+/* Until the ranks have got so far; else the test ends with what they said. */
+static inline void collectives_await(struct harness *harness, const _Atomic uint32_t *word,
+                                     uint32_t value, const char *what)
+{
+    char said[1024] = "";
+    if (harness_wait_reach(word, value, MESSAGES_WAIT_MS)) {
+        return;
+    }
+    harness_wait(harness, 0);
+    for (int rank = 0; rank < harness_shared(harness)->ranks; rank++) {
+        size_t used = strlen(said);
+        snprintf(said + used, sizeof(said) - used, " rank %d: %s;", rank,
+                 harness_result(harness, rank)->text);
+    }
+    fail_msg("%s: the ranks do not get to %u:%s", what, value, said);
+}
+#endif
+
 /* How many files of ours are in /dev/shm: none, ever. */
 static inline unsigned count_dev_shm(void)
 {

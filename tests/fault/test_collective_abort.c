@@ -102,9 +102,9 @@ static void check_abort(struct plan plan)
                               : harness_start(RANKS, body, &plan);
     struct harness_shared *shared = harness_shared(harness);
     deed_describe(&plan.deed, plan.path, what, sizeof(what));
-    assert_harness(harness, harness_wait_for(&shared->word[INSIDE], RANKS, MESSAGES_WAIT_MS));
+    collectives_await(harness, &shared->word[INSIDE], RANKS, what);
     if (plan.absent < 0) {
-        assert_harness(harness, harness_wait_reach(&shared->word[ROUNDS], RANKS, MESSAGES_WAIT_MS));
+        collectives_await(harness, &shared->word[ROUNDS], RANKS, what);
     }
     messages_let_pass(3); /* so that calls stand, most of the time; right either way */
     verdict.since_ns = harness_now_ns();
@@ -231,7 +231,7 @@ static void check_memory(struct plan plan, unsigned pause_us)
     uint64_t until_ns;
     deed_describe(&plan.deed, plan.path, deed, sizeof(deed));
     snprintf(what, sizeof(what), "%s of %s", end_names[plan.end], deed);
-    assert_harness(harness, harness_wait_reach(&shared->word[ROUNDS], 2, MESSAGES_WAIT_MS));
+    collectives_await(harness, &shared->word[ROUNDS], 2, what);
     until_ns = harness_now_ns() + pause_us * UINT64_C(1000);
     harness_wait_until(messages_is_past, &until_ns, 1000);
     atomic_store(&shared->word[GO], 1);

@@ -111,9 +111,8 @@ static void check(struct plan plan)
     deed_describe(&plan.deed, plan.path, deed, sizeof(deed));
     snprintf(what, sizeof(what), "%s, rank %d of %d %s", deed, plan.victim, plan.ranks,
              ends[plan.end]);
-    assert_harness(harness,
-                   harness_wait_for(&shared->word[INSIDE], (uint32_t)plan.ranks, MESSAGES_WAIT_MS));
-    assert_harness(harness, harness_wait_reach(&shared->word[ROUNDS], 3, MESSAGES_WAIT_MS));
+    collectives_await(harness, &shared->word[INSIDE], (uint32_t)plan.ranks, what);
+    collectives_await(harness, &shared->word[ROUNDS], 3, what);
     messages_let_pass(5); /* so that calls stand, most of the time; right either way */
     verdict.since_ns = harness_now_ns();
     atomic_store(&shared->word[GO], 1);

@@ -87,14 +87,13 @@ static int body(int number, struct harness_shared *shared, void *arg)
 
 /* ---- the test ---- */
 
-static void wait_for_the_moment(struct harness *harness, const struct plan *plan)
+static void wait_for_the_moment(struct harness *harness, const struct plan *plan, const char *what)
 {
     struct harness_shared *shared = harness_shared(harness);
     uint32_t rounds = plan->is_absent ? 0 : (uint32_t)plan->ranks * 2;
     uint64_t until_ns;
-    assert_harness(harness, harness_wait_reach(&shared->word[INSIDE], (uint32_t)plan->ranks,
-                                               MESSAGES_WAIT_MS));
-    assert_harness(harness, harness_wait_reach(&shared->word[ROUNDS], rounds, MESSAGES_WAIT_MS));
+    collectives_await(harness, &shared->word[INSIDE], (uint32_t)plan->ranks, what);
+    collectives_await(harness, &shared->word[ROUNDS], rounds, what);
     until_ns = harness_now_ns() + plan->pause_us * UINT64_C(1000);
     harness_wait_until(messages_is_past, &until_ns, 1000);
 }
@@ -108,7 +107,7 @@ static void check(struct plan plan)
     deed_describe(&plan.deed, plan.path, deed, sizeof(deed));
     snprintf(what, sizeof(what), "%s, rank %d of %d %s", deed, plan.victim, plan.ranks,
              plan.is_absent ? "outside" : "inside");
-    wait_for_the_moment(harness, &plan);
+    wait_for_the_moment(harness, &plan, what);
     verdict.since_ns = harness_now_ns();
     assert_harness(harness, harness_kill(harness, plan.victim, SIGKILL));
     messages_wait(harness, MESSAGES_WAIT_MS, what);
@@ -268,7 +267,7 @@ static void a_communicator_without_the_dead_goes_on(void **state)
     for (size_t path = 0; path < MESSAGES_PATHS; path++) {
         struct harness *harness = harness_start(4, half_body, (void *)messages_paths[path]);
         struct harness_shared *shared = harness_shared(harness);
-        assert_harness(harness, harness_wait_for(&shared->word[INSIDE], 4, MESSAGES_WAIT_MS));
+        collectives_await(harness, &shared->word[INSIDE], 4, messages_paths[path]);
         assert_harness(harness, harness_kill(harness, 3, SIGKILL));
         messages_wait(harness, MESSAGES_WAIT_MS, messages_paths[path]);
         for (int rank = 0; rank < 3; rank++) {

@@ -159,10 +159,9 @@ static void check(struct plan plan)
     struct harness_shared *shared = harness_shared(harness);
     uint32_t first = plan.is_odd_first ? 1 : (uint32_t)plan.ranks - 1;
     uint64_t since_ns;
-    assert_harness(harness, harness_wait_for(&shared->word[JOB_READY_WORD], (uint32_t)plan.ranks,
-                                             MESSAGES_WAIT_MS));
+    collectives_await(harness, &shared->word[JOB_READY_WORD], (uint32_t)plan.ranks, plan.path);
     atomic_store(&shared->word[TURN], 1);
-    assert_harness(harness, harness_wait_reach(&shared->word[CAME], first, MESSAGES_WAIT_MS));
+    collectives_await(harness, &shared->word[CAME], first, plan.path);
     messages_let_pass(5); /* so that they stand in their calls, mostly; right either way */
     since_ns = harness_now_ns();
     atomic_store(&shared->word[TURN], 2);

@@ -83,8 +83,7 @@ static void an_operation_waits_for_a_stopped_rank(void **state)
     }
     for (size_t i = 0; i < 4; i++) {
         struct harness_shared *shared = harness_shared(harness[i]);
-        assert_harness(harness[i],
-                       harness_wait_reach(&shared->word[ROUNDS], RANKS, MESSAGES_WAIT_MS));
+        collectives_await(harness[i], &shared->word[ROUNDS], RANKS, streams[i].path);
         assert_harness(harness[i], harness_stop(harness[i], streams[i].victim));
     }
     messages_let_pass(STOP_MS);
@@ -270,8 +269,7 @@ static void stand(struct plan *plans, size_t count)
     }
     for (size_t i = 0; i < count; i++) {
         struct harness_shared *shared = harness_shared(harness[i]);
-        assert_harness(harness[i],
-                       harness_wait_for(&shared->word[INSIDE], RANKS, MESSAGES_WAIT_MS));
+        collectives_await(harness[i], &shared->word[INSIDE], RANKS, plans[i].path);
         for (int rank = 0; rank < RANKS; rank++) {
             if (is_missing(&plans[i], rank) && !plans[i].is_absent) {
                 assert_harness(harness[i], harness_stop(harness[i], rank));

@@ -319,6 +319,7 @@ static int run_wild(weft_comm_t comm, int rank, struct harness_shared *shared)
         if (facts.ranks == 1 || round % 3 == 0) {
             EXPECT_PASS(flight_end_all(flights, COUNT, values_mix(round), rank, shared));
             EXPECT(is_untouched(room, len));
+            EXPECT_OK(weft_barrier(comm, NULL)); /* now a message may come */
         }
         EXPECT_OK(weft_send(comm, bytes, len, next, (int)round, NULL));
         EXPECT_OK(weft_wait(&wild, WAIT_MS));
