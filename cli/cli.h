@@ -23,9 +23,11 @@ enum weft_cli_exit {
 /* ---- subcommands: argv[0] is the subcommand's own name ---- */
 
 int weft_cli_bench(int argc, char **argv);
+int weft_cli_explain(int argc, char **argv);
 int weft_cli_lab(int argc, char **argv);
 int weft_cli_params(int argc, char **argv);
 int weft_cli_run(int argc, char **argv);
+int weft_cli_sim(int argc, char **argv);
 int weft_cli_topo(int argc, char **argv);
 int weft_cli_tune(int argc, char **argv);
 

@@ -63,7 +63,8 @@ static weft_status_t measure(weft_comm_t comm, const weft_call_t *call, const ch
     if (is_whole && counts != NULL) {
         return check_sum(counts, comm->ranks, element, name, len_p);
     }
-    if (call->count > SIZE_MAX / 2 / element / (is_whole ? comm->ranks : 1)) {
+    if (call->count > UINT32_MAX && /* no division on the usual way */
+        call->count > SIZE_MAX / 2 / element / (is_whole ? comm->ranks : 1)) {
         return weft_fail(WEFT_ERR_INVALID, "%s: %zu elements are more than memory can hold", name,
                          call->count);
     }

@@ -164,6 +164,7 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
         weft_exec_measure(&shape->job.stage[0].plan, it->whole.rank, &shape->job.stage[0].needs);
         fill_data(call, it->whole.ranks, &shape->job.stage[0].data);
         shape->job.signature = sign(shape, call);
+        weft_exec_compile(&shape->job, &shape->quick);
         shape->is_used = true;
     }
     return status;

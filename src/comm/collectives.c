@@ -43,6 +43,60 @@ static weft_status_t find_local(struct weft_collectives *it)
     return WEFT_OK;
 }
 
+/* Which host each rank is on, by its first rank. false: they do not all have as many ranks. */
+static bool number_hosts(const struct weft_comm *comm, uint32_t *first, uint32_t *index)
+{
+    uint32_t *sizes = calloc(comm->ranks, sizeof(*sizes));
+    bool is_even = sizes != NULL;
+    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
+        first[rank] = rank;
+        for (uint32_t other = 0; other < rank; other++) {
+            if (first[other] == other &&
+                weft_control_is_same_host(comm->job->control, job_rank(comm, other),
+                                          job_rank(comm, rank))) {
+                first[rank] = other;
+                break;
+            }
+        }
+        index[rank] = sizes[first[rank]]++;
+    }
+    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
+        is_even = first[rank] != rank || sizes[rank] == sizes[0];
+    }
+    free(sizes);
+    return is_even;
+}
+
+/* One rank of each host, when all hosts have as many. */
+static weft_status_t find_cross(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    uint32_t *first, *index;
+    if (it->local.ranks == comm->ranks || it->local.ranks == 1) {
+        return WEFT_OK;
+    }
+    first = calloc(comm->ranks, sizeof(*first));
+    index = calloc(comm->ranks, sizeof(*index));
+    it->cross_members = malloc(comm->ranks * sizeof(*it->cross_members));
+    if (first == NULL || index == NULL || it->cross_members == NULL) {
+        free(first);
+        free(index);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    if (number_hosts(comm, first, index)) {
+        for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+            if (index[rank] == it->local.rank) {
+                it->cross.rank = rank == comm->rank ? it->cross.ranks : it->cross.rank;
+                it->cross_members[it->cross.ranks++] = rank;
+            }
+        }
+        it->cross.members = it->cross_members;
+    }
+    free(first);
+    free(index);
+    return WEFT_OK;
+}
+
 static void make_board(struct weft_collectives *it, struct offer *offer)
 {
     enum { TCP = 2 }; /* of WEFT_PATH */
@@ -124,6 +178,10 @@ static weft_status_t meet(struct weft_collectives *it)
     for (uint32_t i = 0; status == WEFT_OK && i < it->local.ranks; i++) {
         it->has_board &= have[it->local_members[i]] != 0;
     }
+    it->have_all_boards = true;
+    for (uint32_t i = 0; status == WEFT_OK && i < comm->ranks; i++) {
+        it->have_all_boards &= have[i] != 0;
+    }
     free(offers);
     free(have);
     return status;
@@ -189,6 +247,7 @@ static void set_down(struct weft_collectives *it)
     weft_exec_close(it->exec);
     drop_board(it);
     free(it->local_members);
+    free(it->cross_members);
     free(it->reports);
     free(it);
 }
@@ -203,6 +262,7 @@ static weft_status_t set_up(struct weft_comm *comm)
     it->comm = comm;
     weft_list_open(&it->node);
     status = find_local(it);
+    status = status == WEFT_OK ? find_cross(it) : status;
     status = status == WEFT_OK ? open_messages(it) : status;
     status = status == WEFT_OK && comm->ranks > 1 ? meet(it) : status;
     status = status == WEFT_OK ? open_exec(it) : status;

@@ -33,6 +33,7 @@ struct weft_comm_shape {
     size_t count;
     double scale;
     struct weft_exec_job job;
+    struct weft_exec_quick quick;
 };
 
 struct weft_collectives {
@@ -43,9 +44,10 @@ struct weft_collectives {
 
     /* those of this host, and the whole (the same object when all are here) */
     struct weft_exec_group whole, local;
-    uint32_t *local_members; /* owned */
+    struct weft_exec_group cross; /* those with my number on their hosts; ranks 0: hosts differ */
+    uint32_t *local_members, *cross_members; /* owned */
     struct weft_board board;
-    bool has_board;
+    bool has_board, have_all_boards;  /* this host; every host */
     void *board_memory;               /* ours, of weft_mem_alloc(); NULL: another's */
     struct weft_mem_mapping *mapping; /* another's; NULL: ours */
 

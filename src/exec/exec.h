@@ -22,6 +22,13 @@ struct weft_exec_group {
     struct weft_board *board; /* NULL: they share no memory; lent */
 };
 
+/* What happens to the input before a plan that adds in several places sees it. */
+enum weft_exec_prelude {
+    WEFT_PRELUDE_NONE,
+    WEFT_PRELUDE_SCALE, /* a copy times `before` */
+    WEFT_PRELUDE_WIDEN, /* (and) computed in f32, the result rounded at the end */
+};
+
 /* The data of one stage. Counts and places are in elements, [ranks of the group]; NULL: equal, in a row. */
 struct weft_exec_data {
     weft_dtype_t dtype;
@@ -30,7 +37,9 @@ struct weft_exec_data {
     uint32_t divide_by; /* of every result; 1: not */
     const void *in;
     void *out;
-    size_t count; /* of the vector, or of one piece */
+    size_t count;    /* of the vector, or of one piece; is_cut: of all pieces together */
+    bool is_cut;     /* the pieces are a vector cut into as many as there are ranks */
+    uint8_t prelude; /* enum weft_exec_prelude */
     const size_t *in_counts, *in_places;
     const size_t *out_counts, *out_places;
 };
@@ -56,14 +65,36 @@ struct weft_exec_stage {
     struct weft_exec_data data;
 };
 
+/* A short plan in shared memory with its steps resolved; made once per shape (quick.c). */
+#define WEFT_EXEC_QUICK_MOVES 24
+struct weft_exec_place {
+    uint8_t space;
+    size_t offset;
+};
+struct weft_exec_move {
+    uint8_t kind; /* of the step */
+    bool is_final;
+    uint32_t peer, index;
+    struct weft_exec_place to, from, own;
+    size_t len;
+};
+struct weft_exec_quick {
+    uint32_t count;
+    bool is_short; /* the slots are in the lines */
+    size_t slots_len;
+    struct weft_exec_move moves[WEFT_EXEC_QUICK_MOVES];
+};
+
 struct weft_exec_job {
     uint32_t stages;
     struct weft_exec_stage stage[WEFT_EXEC_STAGES];
-    uint32_t signature;  /* of the call: two that differ never exchange data */
-    uint32_t number;     /* of the call on this communicator */
-    uint64_t timeout_ms; /* or WEFT_NO_LIMIT */
-    void *context;       /* for the hooks */
+    uint32_t signature;                  /* of the call: two that differ never exchange data */
+    uint32_t number;                     /* of the call on this communicator */
+    uint64_t timeout_ms;                 /* or WEFT_NO_LIMIT */
+    const struct weft_exec_quick *quick; /* lent; NULL: there is none */
 };
+/* Sets job->quick, if it has a short plan. */
+void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick);
 
 struct weft_exec_spec {
     struct weft_p2p_comm *messages; /* of this communicator's collectives alone; lent */

@@ -313,6 +313,7 @@ weft_status_t weft_exec_begin(struct weft_exec *exec, const struct weft_exec_job
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a collective");
     }
     entry->job = *job;
+    entry->job.quick = NULL; /* its owner may forget it */
     entry->request = request;
     weft_list_open(&entry->node);
     weft_engine_lock(exec->engine);

@@ -32,14 +32,7 @@ void weft_exec_ring(struct weft_exec *exec, struct weft_exec_group *group)
 
 void weft_exec_show(struct weft_exec_run *run, uint32_t value)
 {
-    struct weft_board *board = run->board;
-    struct weft_board_line *line = weft_board_line(board, board->rank);
-    line->signature = run->job->signature + run->stage;
-    atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst); /* with whoever says that it sleeps, then looks */
-    if (atomic_load_explicit(&board->table->sleepers, memory_order_relaxed) != 0) {
-        weft_exec_ring(run->exec, run->group);
-    }
+    weft_exec_show_line(run->exec, run->group, run->job->signature + run->stage, value);
 }
 
 static __attribute__((noinline)) bool differs(struct weft_exec_run *run, uint32_t rank)
@@ -227,9 +220,8 @@ static bool map_all(struct weft_exec_run *run)
 
 static void switch_plan(struct weft_exec_run *run, const struct weft_plan *plan)
 {
-    const struct weft_exec_stage *stage = &run->job->stage[run->stage];
     run->plan = plan;
-    weft_bind(plan, run->group, &stage->data, &run->binding);
+    weft_bind(plan, run->group, &run->data, &run->binding);
 }
 
 /* ---- beginning and end of a stage ---- */

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happened before. Every rank counts what it made visible: SHOWs, SENDs, ends of operations, ANY steps. Its
+ * clock says for every rank how much of that it has seen, itself or by way of others. What a rank does at its
+ * own time t has happened before a rank whose clock has more than t of it; two accesses to the same element
+ * that are not so ordered, one of them a write, are a mistake, whatever order this run had them in.
+ *
+ * AWAIT sees the first SHOW that reaches its value, not a later one that may have been there by chance.
+ * The user's memory is the rank's own before an operation and after it: beginning and ending count as
+ * writing to it.
+ */
+#include "plan/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- clocks ---- */
+
+static uint32_t *clock_of(const struct run *run, uint32_t rank)
+{
+    return &run->clock[(size_t)rank * run->ranks];
+}
+
+static void join(const struct run *run, uint32_t *clock, const uint32_t *other)
+{
+    for (uint32_t i = 0; i < run->ranks; i++) {
+        clock[i] = other[i] > clock[i] ? other[i] : clock[i];
+    }
+}
+
+/* Everything so far is visible to whoever joins the rank's clock from now on. */
+static const uint32_t *publish(struct run *run, const struct actor *actor)
+{
+    uint32_t *clock = clock_of(run, actor->rank);
+    clock[actor->rank]++;
+    return clock;
+}
+
+static uint32_t *copy_clock(struct run *run, const uint32_t *clock)
+{
+    uint32_t *copy = malloc(run->ranks * sizeof(*copy));
+    if (copy == NULL) {
+        (void)weft_verify_no_memory(run);
+        return NULL;
+    }
+    memcpy(copy, clock, run->ranks * sizeof(*copy));
+    return copy;
+}
+
+static bool has_seen(const struct run *run, const struct actor *actor, uint32_t rank, uint32_t time)
+{
+    return rank == actor->rank || clock_of(run, actor->rank)[rank] > time;
+}
+
+uint32_t *weft_verify_clock_send(struct run *run, struct actor *actor)
+{
+    return copy_clock(run, publish(run, actor));
+}
+
+void weft_verify_clock_recv(struct run *run, struct actor *actor, const uint32_t *clock)
+{
+    if (clock != NULL) {
+        join(run, &run->incoming[(size_t)actor->rank * run->ranks], clock);
+    }
+}
+
+void weft_verify_clock_join(struct run *run, struct actor *actor)
+{
+    join(run, clock_of(run, actor->rank), &run->incoming[(size_t)actor->rank * run->ranks]);
+}
+
+bool weft_verify_has_met_all(struct run *run, const struct actor *actor)
+{
+    for (uint32_t rank = 0; rank < run->ranks; rank++) {
+        if (!has_seen(run, actor, rank, run->shared[actor->op].began_at[rank])) {
+            return weft_verify_fail(run, actor, "leaves the barrier without knowing of rank %u",
+                                    rank);
+        }
+    }
+    return true;
+}
+
+/* ---- memory ---- */
+
+static bool is_private_op(const struct touch *touch, const struct actor *actor)
+{
+    return actor->any_now == 0 || touch->any_op != actor->op + 1;
+}
+
+static bool say_race(struct run *run, const struct actor *actor, bool is_write, uint32_t rank,
+                     bool was_write)
+{
+    return weft_verify_fail(run, actor, "%s what rank %u %s, and nothing says that it was before",
+                            is_write ? "writes to" : "reads", rank, was_write ? "writes" : "reads");
+}
+
+static bool say_any(struct run *run, const struct actor *actor, uint32_t other)
+{
+    return weft_verify_fail(run, actor, "ANY steps %u and %u touch the same memory", other - 1,
+                            actor->any_now - 1);
+}
+
+static bool read_cell(struct run *run, const struct actor *actor, struct touch *touch)
+{
+    uint32_t now = clock_of(run, actor->rank)[actor->rank];
+    if (touch->writer != NOBODY && !has_seen(run, actor, touch->writer, touch->written_at)) {
+        return say_race(run, actor, false, touch->writer, true);
+    }
+    if (!is_private_op(touch, actor) && touch->any_writer != 0 &&
+        touch->any_writer != actor->any_now) {
+        return say_any(run, actor, touch->any_writer);
+    }
+    if (actor->any_now != 0 && touch->any_op != actor->op + 1) {
+        touch->any_op = actor->op + 1;
+        touch->any_writer = touch->any_reader = 0;
+    }
+    if (actor->any_now != 0 && touch->any_reader == 0) {
+        touch->any_reader = actor->any_now;
+    }
+    if (touch->readers == NULL && (touch->reader == NOBODY || touch->reader == actor->rank)) {
+        touch->reader = actor->rank;
+        touch->read_at = now;
+        return true;
+    }
+    if (touch->readers == NULL) {
+        touch->readers = calloc(run->ranks, sizeof(*touch->readers));
+        if (touch->readers == NULL) {
+            return weft_verify_no_memory(run);
+        }
+        touch->readers[touch->reader] = touch->read_at + 1;
+    }
+    touch->readers[actor->rank] = now + 1;
+    return true;
+}
+
+static bool is_read_by_others(struct run *run, const struct actor *actor, struct touch *touch)
+{
+    if (touch->readers == NULL) {
+        return touch->reader == NOBODY || has_seen(run, actor, touch->reader, touch->read_at) ||
+               say_race(run, actor, true, touch->reader, false);
+    }
+    for (uint32_t rank = 0; rank < run->ranks; rank++) {
+        if (touch->readers[rank] != 0 && !has_seen(run, actor, rank, touch->readers[rank] - 1)) {
+            return say_race(run, actor, true, rank, false);
+        }
+    }
+    return true;
+}
+
+static bool write_cell(struct run *run, const struct actor *actor, struct touch *touch)
+{
+    if (touch->writer != NOBODY && !has_seen(run, actor, touch->writer, touch->written_at)) {
+        return say_race(run, actor, true, touch->writer, true);
+    }
+    if (!is_read_by_others(run, actor, touch)) {
+        return false;
+    }
+    if (!is_private_op(touch, actor)) {
+        uint32_t other = touch->any_writer != 0 ? touch->any_writer : touch->any_reader;
+        if (other != 0 && other != actor->any_now) {
+            return say_any(run, actor, other);
+        }
+    }
+    if (actor->any_now != 0) {
+        touch->any_op = actor->op + 1;
+        touch->any_writer = actor->any_now;
+    }
+    touch->writer = actor->rank;
+    touch->written_at = clock_of(run, actor->rank)[actor->rank];
+    touch->reader = NOBODY;
+    free(touch->readers);
+    touch->readers = NULL;
+    return true;
+}
+
+bool weft_verify_touch_read(struct run *run, const struct actor *actor, const struct extent *extent)
+{
+    for (uint32_t i = 0; i < extent->len; i++) {
+        if (!read_cell(run, actor, &run->touch[extent->cell + i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool weft_verify_touch_write(struct run *run, const struct actor *actor,
+                             const struct extent *extent)
+{
+    for (uint32_t i = 0; i < extent->len; i++) {
+        if (!write_cell(run, actor, &run->touch[extent->cell + i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- counts ---- */
+
+static void wake_waiting(struct run *run)
+{
+    for (uint32_t rank = 0; rank < run->ranks; rank++) {
+        if (run->actors[rank].waiting == WAIT_SHARED) {
+            weft_verify_wake(run, rank);
+        }
+    }
+}
+
+static bool keep(struct run *run, void *memory)
+{
+    if (run->owned_count == run->owned_room) {
+        size_t room = 2 * run->owned_room + 64;
+        void **grown = realloc(run->owned, room * sizeof(*grown));
+        if (grown == NULL) {
+            free(memory);
+            return weft_verify_no_memory(run);
+        }
+        run->owned = grown;
+        run->owned_room = room;
+    }
+    run->owned[run->owned_count++] = memory;
+    return true;
+}
+
+enum turn weft_verify_show(struct run *run, struct actor *actor, const struct weft_plan_step *step)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    uint32_t **shown = &op->shown[(size_t)actor->rank * (run->plan->shows + 1)], *clock;
+    if (step->value <= actor->shown || step->value > run->plan->shows) {
+        weft_verify_fail(run, actor, "shows %u after %u; the plan has %u", step->value,
+                         actor->shown, run->plan->shows);
+        return TURN_FAILED;
+    }
+    clock = copy_clock(run, publish(run, actor));
+    if (clock == NULL || !keep(run, clock)) {
+        return TURN_FAILED;
+    }
+    for (uint32_t value = actor->shown + 1; value <= step->value; value++) {
+        shown[value] = clock;
+        op->shown_by[value]++;
+    }
+    actor->shown = step->value;
+    wake_waiting(run);
+    return TURN_ON;
+}
+
+static enum turn wait_shared(struct actor *actor, uint32_t rank)
+{
+    actor->waiting = WAIT_SHARED;
+    actor->waits_for = rank;
+    return TURN_WAIT;
+}
+
+/* The clocks of everybody's SHOW of this value, joined once for all who wait for it. */
+static const uint32_t *all_shown(struct run *run, struct shared_op *op, uint32_t value)
+{
+    if (op->all[value] == NULL) {
+        uint32_t *all = calloc(run->ranks, sizeof(*all));
+        if (all == NULL) {
+            (void)weft_verify_no_memory(run);
+            return NULL;
+        }
+        if (!keep(run, all)) {
+            return NULL;
+        }
+        for (uint32_t rank = 0; rank < run->ranks; rank++) {
+            join(run, all, op->shown[(size_t)rank * (run->plan->shows + 1) + value]);
+        }
+        op->all[value] = all;
+    }
+    return op->all[value];
+}
+
+static enum turn await_shown(struct run *run, struct actor *actor,
+                             const struct weft_plan_step *step)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    const uint32_t *clock;
+    if (step->value == 0 || step->value > run->plan->shows ||
+        (step->peer != WEFT_PLAN_ALL && step->peer >= run->ranks)) {
+        weft_verify_fail(run, actor, "awaits %u of rank %u; the plan has %u", step->value,
+                         step->peer, run->plan->shows);
+        return TURN_FAILED;
+    }
+    if (step->peer == WEFT_PLAN_ALL) {
+        if (op->shown_by[step->value] < run->ranks) {
+            return wait_shared(actor, NOBODY);
+        }
+        clock = all_shown(run, op, step->value);
+    } else {
+        clock = op->shown[(size_t)step->peer * (run->plan->shows + 1) + step->value];
+        if (clock == NULL) {
+            return wait_shared(actor, step->peer);
+        }
+    }
+    if (clock == NULL) {
+        return TURN_FAILED;
+    }
+    join(run, clock_of(run, actor->rank), clock);
+    return TURN_ON;
+}
+
+enum turn weft_verify_await(struct run *run, struct actor *actor, const struct weft_plan_step *step)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    if (step->kind == WEFT_STEP_AWAIT) {
+        return await_shown(run, actor, step);
+    }
+    if (step->kind == WEFT_STEP_AWAIT_ANY) {
+        if (op->any_done < actor->anys) {
+            return wait_shared(actor, NOBODY);
+        }
+        join(run, clock_of(run, actor->rank), op->any_clock);
+        return TURN_ON;
+    }
+    if (actor->op < step->value) {
+        return TURN_ON; /* there was no such operation */
+    }
+    op = &run->shared[actor->op - step->value];
+    if (op->ended < run->ranks) {
+        return wait_shared(actor, NOBODY);
+    }
+    join(run, clock_of(run, actor->rank), op->end);
+    return TURN_ON;
+}
+
+/* ---- ANY ---- */
+
+static bool is_same_ref(const struct weft_plan_ref *a, const struct weft_plan_ref *b)
+{
+    return a->space == b->space && a->at == b->at && a->origin == b->origin &&
+           a->block == b->block && a->blocks == b->blocks;
+}
+
+static bool is_same_step(const struct weft_plan_step *a, const struct weft_plan_step *b)
+{
+    return a->kind == b->kind && a->flags == b->flags && a->peer == b->peer &&
+           a->sources == b->sources && a->self == b->self && is_same_ref(&a->to, &b->to) &&
+           is_same_ref(&a->from, &b->from);
+}
+
+static bool is_for_anybody(const struct weft_plan_step *step)
+{
+    bool is_read_by_all =
+        step->from.space == WEFT_SPACE_SLOT || step->from.space == WEFT_SPACE_THEIR_IN;
+    bool is_without_self = step->kind == WEFT_STEP_COPY || step->self >= step->sources;
+    return is_read_by_all && is_without_self && step->to.space == WEFT_SPACE_ALL_OUT &&
+           step->also.space == WEFT_SPACE_NONE;
+}
+
+/* The i-th ANY step of an operation is the same step on every rank: who comes first does it. */
+enum turn weft_verify_claim(struct run *run, struct actor *actor, const struct weft_plan_step *step,
+                            bool *is_mine_p)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    uint32_t number = actor->anys;
+    if (!is_for_anybody(step)) {
+        weft_verify_fail(run, actor, "an ANY step that depends on who does it");
+        return TURN_FAILED;
+    }
+    if (number == op->any_room) {
+        uint32_t room = 2 * op->any_room + 16;
+        struct any_step *grown = realloc(op->any, room * sizeof(*grown));
+        if (grown == NULL) {
+            (void)weft_verify_no_memory(run);
+            return TURN_FAILED;
+        }
+        memset(grown + op->any_room, 0, (room - op->any_room) * sizeof(*grown));
+        op->any = grown;
+        op->any_room = room;
+    }
+    *is_mine_p = !op->any[number].is_claimed;
+    if (*is_mine_p) {
+        op->any[number] = (struct any_step){.is_claimed = true, .step = *step};
+    } else if (!is_same_step(step, &op->any[number].step)) {
+        weft_verify_fail(run, actor, "ANY step %u is not the same on every rank", number);
+        return TURN_FAILED;
+    }
+    actor->anys++;
+    actor->any_now = *is_mine_p ? number + 1 : 0;
+    return TURN_ON;
+}
+
+void weft_verify_any_done(struct run *run, struct actor *actor)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    actor->any_now = 0;
+    op->any_done++;
+    join(run, op->any_clock, publish(run, actor));
+    wake_waiting(run);
+}
+
+/* ---- operations ---- */
+
+static bool touch_user_memory(struct run *run, const struct actor *actor)
+{
+    const uint32_t *in = actor->in_offset, *out = actor->out_offset;
+    struct extent input = {actor->in_base + in[actor->in_from],
+                           in[actor->in_to] - in[actor->in_from]};
+    struct extent output = {actor->out_base + out[actor->out_from],
+                            out[actor->out_to] - out[actor->out_from]};
+    return !run->is_mapped || (weft_verify_touch_write(run, actor, &input) &&
+                               weft_verify_touch_write(run, actor, &output));
+}
+
+bool weft_verify_shared_begin(struct run *run, struct actor *actor)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    op->began_at[actor->rank] = clock_of(run, actor->rank)[actor->rank];
+    return touch_user_memory(run, actor);
+}
+
+bool weft_verify_shared_end(struct run *run, struct actor *actor)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    if (run->is_shared && actor->shown != run->plan->shows) {
+        return weft_verify_fail(run, actor, "ends at count %u; the plan has %u", actor->shown,
+                                run->plan->shows);
+    }
+    if (op->ended == 0) {
+        op->anys = actor->anys;
+    }
+    if (actor->anys != op->anys) {
+        return weft_verify_fail(run, actor, "has %u ANY steps, others have %u", actor->anys,
+                                op->anys);
+    }
+    if (!touch_user_memory(run, actor)) {
+        return false;
+    }
+    join(run, op->end, publish(run, actor));
+    op->ended++;
+    wake_waiting(run);
+    return true;
+}
+
+static bool open_op(struct run *run, struct shared_op *op)
+{
+    size_t ranks = run->ranks, values = (size_t)run->plan->shows + 1;
+    op->shown = calloc(ranks * values, sizeof(*op->shown));
+    op->shown_by = calloc(values, sizeof(*op->shown_by));
+    op->all = calloc(values, sizeof(*op->all));
+    op->began_at = calloc(ranks, sizeof(*op->began_at));
+    op->end = calloc(ranks, sizeof(*op->end));
+    op->any_clock = calloc(ranks, sizeof(*op->any_clock));
+    return op->shown != NULL && op->shown_by != NULL && op->all != NULL && op->began_at != NULL &&
+           op->end != NULL && op->any_clock != NULL;
+}
+
+bool weft_verify_shared_open(struct run *run)
+{
+    size_t square = (size_t)run->ranks * run->ranks;
+    if (!run->has_clocks) {
+        return true;
+    }
+    run->clock = calloc(square, sizeof(*run->clock));
+    run->incoming = calloc(square, sizeof(*run->incoming));
+    run->shared = calloc(run->operations, sizeof(*run->shared));
+    if (run->clock == NULL || run->incoming == NULL || run->shared == NULL) {
+        return weft_verify_no_memory(run);
+    }
+    for (uint32_t i = 0; i < run->operations; i++) {
+        if (!open_op(run, &run->shared[i])) {
+            return weft_verify_no_memory(run);
+        }
+    }
+    return true;
+}
+
+void weft_verify_shared_close(struct run *run)
+{
+    for (uint32_t i = 0; run->shared != NULL && i < run->operations; i++) {
+        struct shared_op *op = &run->shared[i];
+        free(op->shown);
+        free(op->shown_by);
+        free(op->all);
+        free(op->began_at);
+        free(op->end);
+        free(op->any);
+        free(op->any_clock);
+    }
+    for (size_t i = 0; i < run->owned_count; i++) {
+        free(run->owned[i]);
+    }
+    free(run->owned);
+    free(run->shared);
+    free(run->incoming);
+    free(run->clock);
+}
