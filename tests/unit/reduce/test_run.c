@@ -26,7 +26,7 @@ static uint64_t random_bits(weft_dtype_t dtype, uint64_t *seed)
     float f32 = (float)f64;
 
     if (bits % 4 == 0 || !is_float_dtype(dtype)) {
-        return bits >> 3;
+        return next_random(seed);
     }
     if (small_format_of(dtype)) {
         return small_narrow(small_format_of(dtype), f32);
