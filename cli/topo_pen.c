@@ -6,6 +6,7 @@
  */
 #include "topo_svg.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +32,15 @@ static const char style[] =
     ".gpu{fill:#fff8c5;stroke:#bf8700}\n"
     ".ours{fill:#2da44e;stroke:#1a7f37}\n"
     ".pu{fill:#eaeef2;stroke:#afb8c1}\n"
+    ".line{stroke:#d0d7de;fill:none}\n"
+    ".message{stroke:#218bff;stroke-width:1.5;fill:#218bff}\n"
+    ".added{stroke:#bf8700;stroke-width:1.5;fill:#bf8700}\n"
     "@media (prefers-color-scheme:dark){\n"
     "text{fill:#e6edf3}.s,.i{fill:#9da7b3}\n"
     ".ground,.node{fill:#0d1117;stroke:#3d444d}.package,.card{fill:#161b22;stroke:#3d444d}\n"
     ".data{fill:#0c2d6b;stroke:#388bfd}.gpu{fill:#3b2300;stroke:#bb8009}\n"
     ".ours{fill:#2ea043;stroke:#56d364}.pu{fill:#21262d;stroke:#484f58}\n"
+    ".line{stroke:#3d444d}\n"
     "}\n";
 
 struct weft_cli_pen *weft_cli_pen_open(void)
@@ -62,6 +67,21 @@ void weft_cli_pen_square(struct weft_cli_pen *pen, int x, int y, int side, const
     fprintf(pen->body,
             "<rect class=\"%s\" x=\"%d.5\" y=\"%d.5\" width=\"%d\" height=\"%d\" rx=\"2\"/>\n",
             class, x, y, side - 1, side - 1);
+}
+
+/* The head is drawn: markers do not take the colour of their line everywhere. */
+void weft_cli_pen_line(struct weft_cli_pen *pen, const int from[2], const int to[2],
+                       const char *class)
+{
+    double dx = to[0] - from[0], dy = to[1] - from[1], len = sqrt(dx * dx + dy * dy);
+
+    fprintf(pen->body, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", class,
+            from[0], from[1], to[0], to[1]);
+    if (strcmp(class, "line") != 0 && len > 0) {
+        double x = to[0] - dx / len * 8, y = to[1] - dy / len * 8;
+        fprintf(pen->body, "<path class=\"%s\" d=\"M%d %dL%.1f %.1fL%.1f %.1fz\"/>\n", class, to[0],
+                to[1], x - dy / len * 3, y + dx / len * 3, x + dy / len * 3, y - dx / len * 3);
+    }
 }
 
 /* Tenths of the letter size that a character is wide, at most, in the usual fonts. */

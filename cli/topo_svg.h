@@ -12,6 +12,9 @@ struct weft_cli_pen *weft_cli_pen_open(void);
 /* class: package, node, card, data, gpu */
 void weft_cli_pen_box(struct weft_cli_pen *pen, int x, int y, int w, int h, const char *class);
 void weft_cli_pen_square(struct weft_cli_pen *pen, int x, int y, int side, const char *class);
+/* class: line (thin), message, added (with a head at the second point) */
+void weft_cli_pen_line(struct weft_cli_pen *pen, const int from[2], const int to[2],
+                       const char *class);
 /* Words with their base line at y, cut where they would be wider than w. class: title, b (bold), t,
  * s (second rank), i (slanted). The second one ends at x instead of beginning there. */
 void weft_cli_pen_text(struct weft_cli_pen *pen, int x, int y, int w, const char *class,

@@ -89,6 +89,8 @@
       "shared memory per rank for messages of more than 40 bytes") \
     X(ALGO, "WEFT_ALGO", TEXT, "", 0, 255, true, NULL, \
       "algorithm of collectives: ring, or per operation: allreduce:ring,broadcast:chain; empty: by the model") \
+    X(COSTS, "WEFT_COSTS", TEXT, "", 0, 255, false, NULL, \
+      "what messages, copies and flags cost here, for the model; rank 0's counts; weft tune collectives measures it") \
     X(DETERMINISTIC, "WEFT_DETERMINISTIC", INT, "0", 0, 1, true, NULL, \
       "1: reductions add in rank order at one owner per element: equal bits whatever the hosts and paths") \
     X(ACC, "WEFT_ACC", CHOICE, "native", 0, 0, true, "native|f32", \

@@ -66,6 +66,7 @@ weft_status_t weft_comm_job_open(const weft_config_t *config, struct weft_job **
         free(job);
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a job");
     }
+    weft_list_open(&job->collectives);
     status = weft_comm_load_params(config, &job->params);
     status = status == WEFT_OK ? weft_wire_crypto_open() : status;
     if (status != WEFT_OK) {
@@ -292,6 +293,7 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
             "%u communicators split off from this one are still open; close them first",
             comm->open_children);
     }
+    weft_comm_collectives_end(comm);
     status = weft_comm_messages_end(comm);
     if (status != WEFT_OK) {
         snprintf(text, sizeof(text), "%s", weft_error_text()); /* what follows may have its own */

@@ -23,7 +23,10 @@ struct weft_job {
     struct weft_control_observer observer; /* tells p2p what the control plane hears */
     uint32_t *local_ranks;                 /* of this host, ascending; owned */
     uint32_t local_count;
+    struct weft_list collectives; /* of its communicators; under the engine's lock */
 };
+
+struct weft_collectives;
 
 #define WEFT_COMM_MAGIC 0x636f6d6du
 
@@ -41,6 +44,7 @@ struct weft_comm {
     uint32_t open_children;
     uint64_t timeout_ms;
     _Atomic(struct weft_p2p_comm *) messages; /* owned; NULL: none were sent or received yet */
+    struct weft_collectives *collectives;     /* owned; NULL: none was called yet */
 };
 
 /* Makes an id and opens its door, which waits in this process for a communicator to take it. */
@@ -59,6 +63,12 @@ void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int 
 struct weft_p2p_comm *weft_comm_messages(struct weft_comm *comm, weft_status_t *status_p);
 /* Of the operations begun from now on; 0: as WEFT_TIMEOUT says. */
 void weft_comm_timeout(struct weft_comm *comm, uint32_t timeout_ms);
+/* (collectives.c) Arguments checked; one thread at a time. The first one of a communicator makes its ranks'
+ * shared memory ready, for which all of them meet. */
+weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
+                                   weft_request_t *request_p);
+/* Bytes that collectives of this rank have read and written in memory. */
+uint64_t weft_comm_moved(const struct weft_comm *comm);
 /* ERR_BUSY while communicators split off from it are open; after anything else it is gone. */
 weft_status_t weft_comm_end(struct weft_comm *comm);
 

@@ -28,6 +28,13 @@ weft_status_t weft_comm_bind(const struct weft_params *params);
 weft_status_t weft_comm_messages_open(struct weft_job *job);
 void weft_comm_messages_close(struct weft_job *job);          /* before the control plane goes */
 weft_status_t weft_comm_messages_end(struct weft_comm *comm); /* of one communicator */
+/* Collectives have messages of their own, under this id. */
+#define WEFT_COMM_COLLECTIVE UINT64_C(0x636f6c6c65637473)
+/* (collectives.c) NULL: see the error text, *status_p. */
+void weft_comm_collectives_end(struct weft_comm *comm); /* before its messages; none is fine */
+/* (reports.c) Under the engine's lock: a rank says that it waits, and in what. */
+void weft_comm_calling_arrived(struct weft_job *job, uint32_t from, const uint8_t *payload,
+                               size_t len);
 /* Tree children come over TCP only to hosts' leaders, and only in jobs larger than one star: sets
  * spec->listen_addr from spec->above. */
 weft_status_t weft_comm_choose_listen_addr(const struct weft_params *params,

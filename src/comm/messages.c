@@ -23,7 +23,12 @@ static struct weft_job *job_of(struct weft_control_observer *observer)
 static void called(struct weft_control_observer *observer, uint32_t from, const uint8_t *payload,
                    size_t len)
 {
-    weft_p2p_called(job_of(observer)->p2p, from, payload, len);
+    struct weft_job *job = job_of(observer);
+    if (len > 0 && payload[0] == WEFT_WIRE_CALLING_KIND) {
+        weft_comm_calling_arrived(job, from, payload, len);
+    } else {
+        weft_p2p_called(job->p2p, from, payload, len);
+    }
 }
 
 static void gone(struct weft_control_observer *observer, uint32_t rank, weft_status_t status,
@@ -40,7 +45,9 @@ static bool reaches(struct weft_control_observer *observer, uint32_t rank)
 static void ended(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
                   const char *text)
 {
-    weft_p2p_ended(job_of(observer)->p2p, channel, status, text);
+    struct weft_p2p *p2p = job_of(observer)->p2p;
+    weft_p2p_ended(p2p, channel, status, text);
+    weft_p2p_ended(p2p, channel ^ WEFT_COMM_COLLECTIVE, status, text);
 }
 
 /* ---- from p2p to the control plane ---- */

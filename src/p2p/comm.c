@@ -47,7 +47,7 @@ weft_status_t weft_p2p_comm_open(struct weft_p2p *p2p, uint64_t id, uint32_t ran
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a communicator");
     }
     comm->p2p = p2p;
-    comm->id = id;
+    comm->id = comm->channel = id;
     comm->rank = rank;
     comm->ranks = ranks;
     comm->members = members;

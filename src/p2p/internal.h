@@ -30,6 +30,7 @@ enum weft_request_kind {
     REQUEST_FLUSH,  /* until the peer has applied all puts */
     REQUEST_QUIET,  /* until no get is open */
     REQUEST_SIGNAL, /* until a word is large enough */
+    REQUEST_OUTER,  /* until whoever made it says so */
 };
 
 struct weft_request {
@@ -189,6 +190,7 @@ struct weft_p2p_comm {
     struct weft_p2p *p2p;
     struct weft_list node;
     uint64_t id;
+    uint64_t channel; /* what the control plane calls it */
     uint32_t rank, ranks;
     const uint32_t *members;        /* lent; NULL: the job's ranks */
     uint32_t *rank_of;              /* [ranks of the job], owned; NULL: the same */

@@ -98,4 +98,46 @@ weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *s
 weft_status_t weft_p2p_fence(struct weft_p2p_comm *comm);
 weft_status_t weft_p2p_quiet(struct weft_p2p_comm *comm);
 
+/* ---- for collectives (inner.c) ---- */
+
+struct weft_engine *weft_p2p_engine(const struct weft_p2p_comm *comm);
+/* Failures of this one are told the control plane under this id. */
+void weft_p2p_comm_set_channel(struct weft_p2p_comm *comm, uint64_t channel);
+/* Not WEFT_OK: it has ended; the text is there then. */
+const _Atomic uint32_t *weft_p2p_comm_ended(const struct weft_p2p_comm *comm);
+const char *weft_p2p_comm_text(const struct weft_p2p_comm *comm);
+void weft_p2p_comm_name(const struct weft_p2p_comm *comm, uint32_t rank, char *text, size_t room);
+/* Asks the coordinator to end it on all ranks; is_final: here at least. rank: or NO_RANK. */
+void weft_p2p_comm_fail(struct weft_p2p_comm *comm, weft_status_t status, uint32_t rank,
+                        const char *text, bool is_final);
+
+struct weft_p2p_item { /* a send or a receive whose end rings */
+    bool is_send;
+    struct weft_slice slice;
+    uint32_t rank, tag;
+    _Atomic uint32_t *bell; /* becomes 1; lent */
+};
+weft_status_t weft_p2p_post(struct weft_p2p_comm *comm, const struct weft_p2p_item *item,
+                            weft_request_t *request_p);
+/* Then weft_p2p_wait() returns at once. */
+bool weft_p2p_is_done(weft_request_t request);
+size_t weft_p2p_received(weft_request_t request); /* of a receive that is done */
+/* A request that is not a message: whoever made it ends it, under the lock. is_grouped: this thread's group
+ * waits for it. NULL: no memory. */
+weft_request_t weft_p2p_outer_open(struct weft_p2p_comm *comm, bool is_grouped);
+void weft_p2p_outer_end(weft_request_t request, weft_status_t status, const char *text);
+bool weft_p2p_has_group(const struct weft_p2p_comm *comm);
+
+/* Under the lock. Memory of a rank of this host, by weft_mem_find(); held until weft_mem_mapping_close().
+ * ERR_BUSY: on its way, try later. */
+struct weft_p2p_place {
+    uint64_t region, offset;
+    size_t len;
+};
+weft_status_t weft_p2p_map(struct weft_p2p_comm *comm, uint32_t rank,
+                           const struct weft_p2p_place *place, void **memory_p,
+                           struct weft_mem_mapping **mapping_p);
+/* Wakes it if it sleeps. */
+void weft_p2p_nudge(struct weft_p2p_comm *comm, uint32_t rank);
+
 #endif

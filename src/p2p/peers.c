@@ -242,7 +242,7 @@ void weft_p2p_tell_members(const struct weft_p2p_comm *comm, const struct weft_p
     if (peer->is_gone && !spec->is_gone(spec->context, peer->link.peer) &&
         weft_p2p_source(comm, peer) != WEFT_WIRE_NO_RANK) {
         spec->fail(spec->context,
-                   &(struct weft_p2p_failure){.comm = comm->id,
+                   &(struct weft_p2p_failure){.comm = comm->channel,
                                               .status = peer->gone_status,
                                               .rank = peer->link.peer,
                                               .text = peer->gone_text},

@@ -288,6 +288,10 @@ static void describe(const struct weft_request *request, char *text, size_t room
         snprintf(text, room, "a signal did not come within %llu ms: its word is below %llu",
                  (unsigned long long)request->timeout_ms, (unsigned long long)request->value);
         break;
+    case REQUEST_OUTER:
+        snprintf(text, room, "a collective has not ended within %llu ms",
+                 (unsigned long long)request->timeout_ms);
+        break;
     default:
         snprintf(text, room, "%s has not answered a one-sided operation within %llu ms", name,
                  (unsigned long long)request->timeout_ms);
@@ -308,7 +312,7 @@ static void expire(struct weft_request *request)
     request->is_late = true;
     p2p->spec.fail(p2p->spec.context,
                    &(struct weft_p2p_failure){
-                       .comm = comm->id, .status = WEFT_ERR_TIMEOUT, .rank = rank, .text = text},
+                       .comm = comm->channel, .status = WEFT_ERR_TIMEOUT, .rank = rank, .text = text},
                    is_final);
 }
 

@@ -317,6 +317,24 @@ size_t weft_wire_dialling_encode(const struct weft_wire_dialling *call,
 weft_status_t weft_wire_dialling_decode(const void *bytes, size_t len,
                                         struct weft_wire_dialling *call_p);
 
+/* ---- what a rank that waits long in a collective called (calling.c), to the coordinator ---- */
+#define WEFT_WIRE_CALLING_KIND 0xc0 /* its first byte: no call for a lane begins so */
+#define WEFT_WIRE_CALLING_LEN 56
+struct weft_wire_calling {
+    bool is_late; /* its time is up */
+    uint8_t coll, dtype, op;
+    uint64_t channel;
+    uint32_t rank, missing; /* of the communicator: who says it, whom it waits for (or NO_RANK) */
+    uint32_t number;        /* of the call */
+    uint32_t root, signature;
+    uint64_t count, timeout_ms;
+};
+void weft_wire_calling_encode(const struct weft_wire_calling *calling,
+                              uint8_t out[WEFT_WIRE_CALLING_LEN]);
+/* ERR_PROTOCOL */
+weft_status_t weft_wire_calling_decode(const void *bytes, size_t len,
+                                       struct weft_wire_calling *calling_p);
+
 /* ---- start-up records (roster.c) ---- */
 
 #define WEFT_WIRE_HOST_LEN 64

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collectives of a communicator. With the first one the ranks of each host make a board: the lowest of
+ * them allocates it, the others map it over their link to it. All ranks then know which hosts have one; what
+ * they choose later depends on nothing that differs between them.
+ */
+#include "comm/collectives.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAP_MS 5000
+
+/* ---- the board ---- */
+
+struct offer {       /* of every rank to all others */
+    uint64_t region; /* of its board; 0: it has none */
+    uint64_t ring_len;
+    uint64_t cache_len;
+    uint32_t cores;
+    uint32_t zero;
+};
+
+static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
+{
+    return comm->members != NULL ? comm->members[rank] : rank;
+}
+
+static weft_status_t find_local(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    it->local_members = malloc(comm->ranks * sizeof(*it->local_members));
+    if (it->local_members == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    it->local.ranks = 0;
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        if (weft_control_is_same_host(comm->job->control, job_rank(comm, comm->rank),
+                                      job_rank(comm, rank))) {
+            it->local.rank = rank == comm->rank ? it->local.ranks : it->local.rank;
+            it->local_members[it->local.ranks++] = rank;
+        }
+    }
+    it->local.members = it->local_members;
+    it->whole = (struct weft_exec_group){.ranks = comm->ranks, .rank = comm->rank};
+    return WEFT_OK;
+}
+
+/* Which host each rank is on, by its first rank. false: they do not all have as many ranks. */
+static bool number_hosts(const struct weft_comm *comm, uint32_t *first, uint32_t *index)
+{
+    uint32_t *sizes = calloc(comm->ranks, sizeof(*sizes));
+    bool is_even = sizes != NULL;
+    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
+        first[rank] = rank;
+        for (uint32_t other = 0; other < rank; other++) {
+            if (first[other] == other &&
+                weft_control_is_same_host(comm->job->control, job_rank(comm, other),
+                                          job_rank(comm, rank))) {
+                first[rank] = other;
+                break;
+            }
+        }
+        index[rank] = sizes[first[rank]]++;
+    }
+    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
+        is_even = first[rank] != rank || sizes[rank] == sizes[0];
+    }
+    free(sizes);
+    return is_even;
+}
+
+/* One rank of each host, when all hosts have as many. */
+static weft_status_t find_cross(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    uint32_t *first, *index;
+    if (it->local.ranks == comm->ranks || it->local.ranks == 1) {
+        return WEFT_OK;
+    }
+    first = calloc(comm->ranks, sizeof(*first));
+    index = calloc(comm->ranks, sizeof(*index));
+    it->cross_members = malloc(comm->ranks * sizeof(*it->cross_members));
+    if (first == NULL || index == NULL || it->cross_members == NULL) {
+        free(first);
+        free(index);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    if (number_hosts(comm, first, index)) {
+        for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+            if (index[rank] == it->local.rank) {
+                it->cross.rank = rank == comm->rank ? it->cross.ranks : it->cross.rank;
+                it->cross_members[it->cross.ranks++] = rank;
+            }
+        }
+        it->cross.members = it->cross_members;
+    }
+    free(first);
+    free(index);
+    return WEFT_OK;
+}
+
+static void make_board(struct weft_collectives *it, struct offer *offer)
+{
+    enum { TCP = 2 }; /* of WEFT_PATH */
+    size_t ring_len = weft_board_ring_len(it->local.ranks);
+    struct weft_mem_place place;
+    if (it->local.rank != 0 || it->local.ranks < 2 ||
+        it->comm->job->params.number[WEFT_PARAM_PATH] == TCP) {
+        return;
+    }
+    if (weft_mem_alloc(weft_board_len(it->local.ranks, ring_len), &it->board_memory) != WEFT_OK) {
+        weft_log(comm, INFO, "no shared memory for collectives (%s): messages carry them",
+                 weft_error_text());
+        it->board_memory = NULL;
+        return;
+    }
+    weft_mem_find(it->board_memory, 1, &place);
+    offer->region = place.id;
+    offer->ring_len = ring_len;
+}
+
+/* Maps the board of the first rank of this host. */
+static weft_status_t map_board(struct weft_collectives *it, const struct offer *offer,
+                               void **memory_p)
+{
+    struct weft_engine *engine = it->comm->job->engine;
+    const struct weft_p2p_place place = {.region = offer->region,
+                                         .len = weft_board_len(it->local.ranks, offer->ring_len)};
+    uint64_t deadline_ns = weft_clock_after_ms(MAP_MS);
+    weft_status_t status;
+    do {
+        _Atomic uint32_t never = 0;
+        weft_engine_lock(engine);
+        status = weft_p2p_map(it->messages, it->local_members[0], &place, memory_p, &it->mapping);
+        weft_engine_unlock(engine);
+        if (status == WEFT_ERR_BUSY) {
+            weft_engine_wait(engine, &never, weft_clock_ns() + 20000);
+        }
+    } while (status == WEFT_ERR_BUSY && weft_clock_ns() < deadline_ns &&
+             atomic_load(weft_p2p_comm_ended(it->messages)) == WEFT_OK);
+    return status;
+}
+
+static bool take_board(struct weft_collectives *it, const struct offer *offer)
+{
+    void *memory = it->board_memory;
+    if (offer->region == 0) {
+        return false;
+    }
+    if (memory == NULL && map_board(it, offer, &memory) != WEFT_OK) {
+        weft_log(comm, INFO, "cannot share memory with rank %u (%s): messages carry collectives",
+                 it->local_members[0], weft_error_text());
+        return false;
+    }
+    return weft_board_open(memory, offer->ring_len, it->local.ranks, it->local.rank, &it->board) ==
+           WEFT_OK;
+}
+
+/* The poorest of them counts for all. */
+static weft_status_t gather_facts(struct weft_collectives *it, const struct offer *offers)
+{
+    struct weft_comm *comm = it->comm;
+    struct weft_plan_facts *facts = &it->facts;
+    uint32_t *first = calloc(comm->ranks, sizeof(*first));
+    uint32_t *index = calloc(comm->ranks, sizeof(*index));
+    it->host_of = calloc(comm->ranks, sizeof(*it->host_of));
+    if (first == NULL || index == NULL || it->host_of == NULL) {
+        free(first);
+        free(index);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    weft_plan_facts_default(comm->ranks, offers[0].cores, facts);
+    facts->hosts = facts->host_ranks = 0;
+    facts->cache = (double)offers[0].cache_len;
+    facts->inside = it->have_all_boards ? WEFT_INSIDE_SHM : WEFT_INSIDE_TCP;
+    bool is_even = number_hosts(comm, first, index);
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        const struct offer *offer = &offers[rank];
+        it->host_of[rank] = first[rank] == rank ? facts->hosts++ : it->host_of[first[rank]];
+        facts->host_ranks =
+            index[rank] + 1 > facts->host_ranks ? index[rank] + 1 : facts->host_ranks;
+        facts->cores = offer->cores < facts->cores ? offer->cores : facts->cores;
+        facts->cache =
+            (double)offer->cache_len < facts->cache ? (double)offer->cache_len : facts->cache;
+        if (offer->region != 0 && (double)offer->ring_len < facts->slot_room) {
+            facts->slot_room = (double)offer->ring_len;
+        }
+    }
+    facts->host_of = it->host_of;
+    facts->eager_max = (double)comm->job->params.number[WEFT_PARAM_EAGER];
+    facts->composed = is_even && it->have_all_boards ? 1u << WEFT_ALLREDUCE : 0;
+    free(first);
+    free(index);
+    return WEFT_OK;
+}
+
+/* Who has one: everybody of a host, or nobody. */
+static weft_status_t meet(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    struct offer mine = {.cache_len = weft_mem_cache_len(), .cores = weft_comm_cpus()};
+    struct offer *offers = malloc(comm->ranks * sizeof(*offers));
+    uint8_t *have = malloc(comm->ranks);
+    uint8_t is_mine;
+    weft_status_t status =
+        offers != NULL && have != NULL
+            ? WEFT_OK
+            : weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    if (status == WEFT_OK) {
+        make_board(it, &mine);
+        status = weft_control_allgather_wait(comm->channel, &mine, sizeof(mine), offers,
+                                             comm->timeout_ms);
+    }
+    if (status == WEFT_OK) {
+        is_mine = it->has_board = take_board(it, &offers[it->local_members[0]]);
+        status = weft_control_allgather_wait(comm->channel, &is_mine, 1, have, comm->timeout_ms);
+    }
+    for (uint32_t i = 0; status == WEFT_OK && i < it->local.ranks; i++) {
+        it->has_board &= have[it->local_members[i]] != 0;
+    }
+    it->have_all_boards = true;
+    for (uint32_t i = 0; status == WEFT_OK && i < comm->ranks; i++) {
+        it->have_all_boards &= have[i] != 0;
+    }
+    if (status == WEFT_OK) {
+        status = gather_facts(it, offers);
+    }
+    free(offers);
+    free(have);
+    return status;
+}
+
+static void drop_board(struct weft_collectives *it)
+{
+    weft_board_close(&it->board);
+    weft_mem_mapping_close(it->mapping);
+    (void)weft_mem_free(it->board_memory);
+    it->mapping = NULL;
+    it->board_memory = NULL;
+}
+
+/* ---- life ---- */
+
+static weft_status_t open_messages(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    struct weft_job *job = comm->job;
+    weft_status_t status = weft_control_channel_status(comm->channel);
+    status = status == WEFT_OK ? weft_control_engage(job->control) : status;
+    status = status == WEFT_OK
+                 ? weft_p2p_comm_open(job->p2p, comm->id ^ WEFT_COMM_COLLECTIVE, comm->rank,
+                                      comm->ranks, comm->members, &it->messages)
+                 : status;
+    if (status == WEFT_OK) {
+        weft_p2p_comm_set_channel(it->messages, comm->id);
+        weft_p2p_comm_set_timeout(it->messages, WEFT_NO_LIMIT); /* exec keeps the time */
+        status = weft_control_channel_status(comm->channel);    /* it may have ended meanwhile */
+    }
+    return status;
+}
+
+static weft_status_t open_exec(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    const struct weft_exec_spec spec = {
+        .messages = it->messages,
+        .ranks = comm->ranks,
+        .is_crowded = comm->job->local_count > weft_comm_cpus(),
+        .owner = it,
+        .stuck = weft_comm_stuck,
+        .is_gone = weft_comm_has_gone,
+        .name = weft_comm_name_job,
+        .differs = weft_comm_differs,
+    };
+    if (it->has_board) {
+        it->local.board = &it->board;
+        if (it->local.ranks == comm->ranks) {
+            it->whole.board = &it->board;
+        }
+    }
+    it->ended = weft_p2p_comm_ended(it->messages);
+    return weft_exec_open(&spec, &it->exec);
+}
+
+static void set_down(struct weft_collectives *it)
+{
+    struct weft_engine *engine = it->comm->job->engine;
+    weft_engine_lock(engine);
+    weft_list_remove(&it->node);
+    weft_engine_unlock(engine);
+    weft_exec_stop(it->exec);
+    (void)weft_p2p_comm_close(it->messages); /* what it could not flush, nobody waits for */
+    weft_exec_close(it->exec);
+    drop_board(it);
+    free(it->local_members);
+    free(it->cross_members);
+    free(it->host_of);
+    free(it->reports);
+    free(it);
+}
+
+static weft_status_t set_up(struct weft_comm *comm)
+{
+    struct weft_collectives *it = calloc(1, sizeof(*it));
+    weft_status_t status;
+    if (it == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives");
+    }
+    it->comm = comm;
+    weft_list_open(&it->node);
+    status = find_local(it);
+    status = status == WEFT_OK ? find_cross(it) : status;
+    status = status == WEFT_OK ? open_messages(it) : status;
+    weft_plan_facts_default(comm->ranks, weft_comm_cpus(), &it->facts);
+    status = status == WEFT_OK && comm->ranks > 1 ? meet(it) : status;
+    status = status == WEFT_OK ? open_exec(it) : status;
+    if (status != WEFT_OK) {
+        set_down(it);
+        return status;
+    }
+    weft_engine_lock(comm->job->engine);
+    weft_list_append(&comm->job->collectives, &it->node);
+    weft_engine_unlock(comm->job->engine);
+    comm->collectives = it;
+    return WEFT_OK;
+}
+
+void weft_comm_collectives_end(struct weft_comm *comm)
+{
+    if (comm->collectives != NULL) {
+        set_down(comm->collectives);
+        comm->collectives = NULL;
+    } else if (comm->job->p2p != NULL) {
+        weft_engine_lock(comm->job->engine);
+        weft_p2p_forget(comm->job->p2p, comm->id ^ WEFT_COMM_COLLECTIVE);
+        weft_engine_unlock(comm->job->engine);
+    }
+}
+
+uint64_t weft_comm_moved(const struct weft_comm *comm)
+{
+    return comm->collectives != NULL ? weft_exec_moved(comm->collectives->exec) : 0;
+}
+
+/* ---- a call ---- */
+
+static bool is_plain(const weft_call_t *call)
+{
+    return call->in_counts == NULL && call->out_counts == NULL && call->in_places == NULL &&
+           call->out_places == NULL && call->algorithm == NULL;
+}
+
+static struct weft_comm_shape *find_shape(struct weft_collectives *it, const weft_call_t *call)
+{
+    size_t hash = call->count * 31 + (size_t)call->coll * 7 + (size_t)call->dtype * 3 +
+                  (size_t)call->op + (size_t)call->root * 17;
+    return &it->shapes[(hash ^ hash >> 6 ^ hash >> 12) % WEFT_COLLECTIVE_SHAPES];
+}
+
+static bool is_same(const struct weft_comm_shape *shape, const weft_call_t *call)
+{
+    return shape->is_used && shape->coll == call->coll && shape->count == call->count &&
+           shape->dtype == call->dtype && shape->op == call->op &&
+           shape->root == (uint32_t)call->root && shape->scale == call->scale;
+}
+
+static void remember(struct weft_collectives *it, const weft_call_t *call,
+                     struct weft_exec_job *job)
+{
+    struct weft_comm_note *note = &it->notes[it->number % WEFT_COLLECTIVE_KEPT];
+    *note = (struct weft_comm_note){.number = it->number,
+                                    .signature = job->signature,
+                                    .coll = (uint8_t)call->coll,
+                                    .dtype = (uint8_t)call->dtype,
+                                    .op = (uint8_t)call->op,
+                                    .root = (uint32_t)call->root,
+                                    .count = call->count};
+    job->number = it->number++;
+    job->timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : it->comm->timeout_ms;
+}
+
+/* Behind what runs already, or because the caller does not want to wait. */
+static weft_status_t begin(struct weft_collectives *it, const struct weft_exec_job *job,
+                           weft_request_t *request_p)
+{
+    weft_status_t status = WEFT_OK;
+    struct weft_p2p_comm *messages = weft_comm_messages(it->comm, &status);
+    bool is_grouped = request_p == NULL && messages != NULL && weft_p2p_has_group(messages);
+    weft_request_t request = messages != NULL ? weft_p2p_outer_open(messages, is_grouped) : NULL;
+    if (request == NULL) {
+        return status != WEFT_OK ? status : weft_fail(WEFT_ERR_MEMORY, "no memory for a request");
+    }
+    status = weft_exec_begin(it->exec, job, request);
+    if (status != WEFT_OK) {
+        weft_engine_lock(it->comm->job->engine);
+        weft_p2p_outer_end(request, status, weft_error_text());
+        weft_engine_unlock(it->comm->job->engine);
+    }
+    if (request_p != NULL) {
+        *request_p = request;
+        return WEFT_OK;
+    }
+    return is_grouped ? WEFT_OK : weft_p2p_wait(&request, WEFT_NO_LIMIT);
+}
+
+static bool is_grouped(const struct weft_comm *comm)
+{
+    struct weft_p2p_comm *messages = atomic_load_explicit(&comm->messages, memory_order_acquire);
+    return messages != NULL && weft_p2p_has_group(messages);
+}
+
+weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
+                                   weft_request_t *request_p)
+{
+    struct weft_collectives *it = comm->collectives;
+    struct weft_comm_shape once;
+    struct weft_comm_shape *shape = &once;
+    weft_status_t status = it == NULL ? set_up(comm) : WEFT_OK;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    it = comm->collectives;
+    status = atomic_load_explicit(it->ended, memory_order_acquire);
+    if (status != WEFT_OK) {
+        return weft_fail(status, "%s: %s", weft_coll_name(call->coll),
+                         weft_p2p_comm_text(it->messages));
+    }
+    if (is_plain(call)) {
+        shape = find_shape(it, call);
+    }
+    if (shape == &once || !is_same(shape, call)) {
+        status = weft_comm_make_job(it, call, shape);
+        if (status != WEFT_OK) {
+            shape->is_used = false;
+            return status;
+        }
+    }
+    weft_comm_bind_job(it, shape, call);
+    remember(it, call, &shape->job);
+    if (request_p != NULL || is_grouped(comm) || weft_exec_is_queued(it->exec)) {
+        return begin(it, &shape->job, request_p);
+    }
+    return weft_exec_run(it->exec, &shape->job);
+}

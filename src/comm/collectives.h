@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to comm: the collectives of one communicator. */
+#ifndef WEFT_COMM_COLLECTIVES_H
+#define WEFT_COMM_COLLECTIVES_H
+
+#include "comm/internal.h"
+#include "exec/exec.h"
+#include "plan/model.h"
+
+#define WEFT_COLLECTIVE_KEPT 64 /* calls that are remembered, for comparing with others' */
+#define WEFT_COLLECTIVE_SHAPES 64
+#define WEFT_COLLECTIVE_CHOICES 256
+
+/* A call, as the ranks compare it. */
+struct weft_comm_note {
+    uint32_t number;
+    uint32_t signature;
+    uint8_t coll, dtype, op;
+    uint32_t root;
+    uint64_t count;
+};
+
+/* What a rank has told the coordinator last. */
+struct weft_comm_report {
+    struct weft_comm_note note;
+    uint32_t missing; /* whom it waits for; or NO_RANK */
+    bool is_there;
+};
+
+/* A call that was made before: its plan, bound to everything but buffers. */
+struct weft_comm_shape {
+    bool is_used;
+    uint8_t coll, dtype, op;
+    uint32_t root;
+    size_t count;
+    double scale;
+    struct weft_exec_job job;
+    struct weft_exec_quick quick;
+};
+
+/* What the model said. */
+struct weft_comm_choice {
+    bool is_used, is_equal;
+    uint32_t bucket;
+    struct weft_plan plan;
+};
+
+struct weft_collectives {
+    struct weft_comm *comm;
+    struct weft_list node;          /* of the job */
+    struct weft_p2p_comm *messages; /* owned */
+    struct weft_exec *exec;         /* owned */
+    const _Atomic uint32_t *ended;  /* not WEFT_OK: the communicator has ended */
+
+    /* those of this host, and the whole (the same object when all are here) */
+    struct weft_exec_group whole, local;
+    struct weft_exec_group cross; /* those with my number on their hosts; ranks 0: hosts differ */
+    uint32_t *local_members, *cross_members; /* owned */
+    struct weft_board board;
+    bool has_board, have_all_boards;  /* this host; every host */
+    void *board_memory;               /* ours, of weft_mem_alloc(); NULL: another's */
+    struct weft_mem_mapping *mapping; /* another's; NULL: ours */
+
+    struct weft_plan_facts facts; /* the same on all ranks */
+    uint32_t *host_of;            /* owned */
+    struct weft_comm_choice choices[WEFT_COLLECTIVE_CHOICES];
+
+    uint32_t number; /* of the next call */
+    struct weft_comm_note notes[WEFT_COLLECTIVE_KEPT];
+    struct weft_comm_report *reports; /* [ranks], on a coordinator; owned */
+    bool is_late;                     /* the present one's end was asked for */
+    struct weft_comm_shape shapes[WEFT_COLLECTIVE_SHAPES];
+};
+
+/* ---- choose.c ---- */
+/* The plan of a call, bound. ERR_UNSUPPORTED, ERR_INVALID: the text says why. */
+weft_status_t weft_comm_make_job(struct weft_collectives *collectives, const weft_call_t *call,
+                                 struct weft_comm_shape *shape);
+/* Buffers of a call whose shape is known. */
+void weft_comm_bind_job(const struct weft_collectives *collectives, struct weft_comm_shape *shape,
+                        const weft_call_t *call);
+
+/* ---- reports.c: hooks of exec ---- */
+/* "allreduce #12 (f32 x 100, sum)" */
+void weft_comm_name_job(void *owner, const struct weft_exec_job *job, char *text, size_t room);
+void weft_comm_stuck(void *owner, const struct weft_exec_job *job, uint32_t missing, bool is_late);
+bool weft_comm_has_gone(void *owner, const struct weft_exec_group *group, uint32_t *rank_p,
+                        char *text, size_t room);
+void weft_comm_differs(void *owner, const struct weft_exec_job *job, uint32_t rank);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The board's arithmetic: who may write where, and since when. */
+#include "exec/board.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RING_MIN ((size_t)64 << 10)
+#define PAGE ((size_t)4096)
+
+static size_t head_len(uint32_t ranks)
+{
+    size_t len = sizeof(struct weft_board_table) + ranks * sizeof(struct weft_board_seat);
+    return (len + PAGE - 1) / PAGE * PAGE;
+}
+
+size_t weft_board_len(uint32_t ranks, size_t ring_len)
+{
+    return head_len(ranks) + ranks * ring_len;
+}
+
+size_t weft_board_ring_len(uint32_t ranks)
+{
+    size_t len = weft_mem_cache_len() / 2 / ranks / RING_MIN * RING_MIN;
+    len = len > WEFT_BOARD_RING_MAX ? WEFT_BOARD_RING_MAX : len;
+    return len < RING_MIN ? RING_MIN : len;
+}
+
+weft_status_t weft_board_open(void *memory, size_t ring_len, uint32_t ranks, uint32_t rank,
+                              struct weft_board *board_p)
+{
+    uint32_t *known = calloc(ranks, sizeof(*known));
+    if (known == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a board of %u ranks", ranks);
+    }
+    *board_p = (struct weft_board){
+        .table = memory,
+        .seats = (struct weft_board_seat *)((uint8_t *)memory + sizeof(struct weft_board_table)),
+        .rings = (uint8_t *)memory + head_len(ranks),
+        .ring_len = ring_len,
+        .ranks = ranks,
+        .rank = rank,
+        .known = known,
+        .operation = 1, /* a line of zeros is no operation's */
+        .oldest = 1,
+    };
+    return WEFT_OK;
+}
+
+void weft_board_close(struct weft_board *board)
+{
+    free(board->known);
+    board->known = NULL;
+}
+
+uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p)
+{
+    size_t offset = board->ring_pos % board->ring_len;
+    uint32_t number = board->operation;
+    uint64_t end;
+    len = (len + WEFT_BOARD_STRIDE - 1) / WEFT_BOARD_STRIDE * WEFT_BOARD_STRIDE;
+    if (offset + len > board->ring_len) { /* slots do not wrap */
+        board->ring_pos += board->ring_len - offset;
+        offset = 0;
+    }
+    board->past[number % WEFT_BOARD_LINES].ring_from = board->ring_pos;
+    end = board->ring_pos += len;
+    /* The line was used 32 operations ago. What began before end - ring_len lies where we write. */
+    if (number - board->oldest >= WEFT_BOARD_LINES) {
+        board->oldest = number - WEFT_BOARD_LINES + 1;
+    }
+    while (len > 0 && board->oldest < number && end > board->ring_len &&
+           board->past[board->oldest % WEFT_BOARD_LINES].ring_from < end - board->ring_len) {
+        board->oldest++;
+    }
+    *offset_p = offset;
+    return board->oldest > 1 ? board->past[(board->oldest - 1) % WEFT_BOARD_LINES].clock : 0;
+}
+
+bool weft_board_has_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p)
+{
+    if (weft_board_is_past(board->everybody, clock)) {
+        return true;
+    }
+    for (uint32_t rank = 0; rank < board->ranks; rank++) {
+        if (rank != board->rank && !weft_board_is_past(board->known[rank], clock)) {
+            board->known[rank] =
+                atomic_load_explicit(&board->seats[rank].ended, memory_order_acquire);
+            if (!weft_board_is_past(board->known[rank], clock)) {
+                *rank_p = rank;
+                return false;
+            }
+        }
+    }
+    board->everybody = clock;
+    return true;
+}
+
+void weft_board_end(struct weft_board *board, uint32_t shows, uint32_t anys)
+{
+    board->clock += shows;
+    board->any_base += anys;
+    board->past[board->operation % WEFT_BOARD_LINES].clock = board->clock;
+    board->operation++;
+    atomic_store_explicit(&board->seats[board->rank].ended, board->clock, memory_order_release);
+}
+
+uint32_t weft_board_claim(struct weft_board *board, uint32_t count)
+{
+    uint64_t mine = (uint64_t)board->operation << 32;
+    uint64_t seen = atomic_load_explicit(&board->table->claim, memory_order_relaxed);
+    for (;;) {
+        /* An older operation's: over, because everybody has entered this one. */
+        uint64_t base = seen >> 32 == board->operation ? seen : mine;
+        if ((uint32_t)base >= count) {
+            return count;
+        }
+        if (atomic_compare_exchange_weak_explicit(&board->table->claim, &seen, base + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            return (uint32_t)base;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to exec: one run, and what all runs of a communicator share. */
+#ifndef WEFT_EXEC_INTERNAL_H
+#define WEFT_EXEC_INTERNAL_H
+
+#include "engine/engine.h"
+#include "exec/bind.h"
+#include "exec/exec.h"
+
+/* A message of the present job. */
+struct weft_exec_item {
+    weft_request_t request; /* NULL: over */
+    struct weft_slice slice;
+    bool is_send, is_reduced;
+    uint32_t peer;              /* of the group */
+    struct weft_plan_step step; /* RECV_REDUCE: where it goes */
+};
+
+/* Buffers of a rank of the group that everybody can touch. */
+struct weft_exec_view {
+    uint8_t *in, *out;
+    struct weft_mem_mapping *held[2]; /* NULL: not needed */
+};
+
+enum weft_exec_state {
+    WEFT_RUN_GOES,   /* advance() has something to do */
+    WEFT_RUN_WAITS,  /* for await, or for the bell */
+    WEFT_RUN_DRAINS, /* failed; waits until its memory is its own */
+    WEFT_RUN_OVER,
+};
+
+/* The head of a line, or another word of the board, that must be past a value; word NULL: the bell. */
+struct weft_exec_await {
+    const _Atomic uint32_t *word;
+    uint32_t value;
+    uint32_t rank; /* of the group, who is waited for; NO_RANK: nobody in particular */
+};
+
+struct weft_exec_run {
+    struct weft_exec *exec;
+    const struct weft_exec_job *job;
+    enum weft_exec_state state;
+    weft_status_t status; /* of a failure; its text is in the exec */
+    uint32_t stage, round, rounds, index;
+    bool is_begun; /* the stage */
+
+    /* the present stage */
+    const struct weft_plan *plan;
+    struct weft_exec_group *group;
+    struct weft_board *board;   /* NULL: its plan needs none */
+    struct weft_exec_data data; /* of the stage, or of its prelude's copies */
+    struct weft_binding binding;
+    size_t slot_offset;   /* in every ring */
+    uint32_t slots_free;  /* the clock at which everybody has ended who used the slots */
+    bool is_short;        /* the slots lie in the lines */
+    bool is_mapped;       /* views are there */
+    bool is_out_streamed; /* outputs go around the cache */
+    uint32_t entry;       /* how far the beginning of a shared stage is; 0: not begun */
+    uint32_t anys;        /* steps that anyone may do, in all */
+    struct weft_exec_await await;
+    uint32_t sends, recvs; /* items in use */
+    uint32_t next_recv;    /* to be finished */
+    size_t staged_len;     /* staging in use in this round */
+};
+
+struct weft_exec {
+    struct weft_exec_spec spec;
+    struct weft_engine *engine;
+    const _Atomic uint32_t *ended; /* the communicator's end */
+    size_t cache_len;
+    _Atomic uint32_t bell;
+    char text[WEFT_ERROR_TEXT_LEN]; /* of the failure of the present run */
+
+    struct weft_exec_item *sends, *recvs; /* [item_room] each, owned */
+    uint32_t item_room;
+    uint8_t *scratch; /* TMP, then staging; owned */
+    size_t scratch_room, tmp_len;
+    uint8_t *copies; /* of a prelude: input, then output; owned */
+    size_t copies_room;
+    struct weft_exec_view *views; /* [ranks], owned; NULL until needed */
+    uint64_t moved;
+
+    /* a run that waits long, or is not its caller's (queue.c); under the engine's lock */
+    struct weft_exec_run *waiting; /* whose word the poller looks at */
+    struct weft_engine_poller poller;
+    bool is_polled, is_armed;
+    struct weft_engine_work work;
+    struct weft_engine_timer timer;
+    struct weft_list queue; /* of weft_exec_entry */
+    struct weft_exec_run active;
+    _Atomic bool is_active;
+    bool is_at_work;
+    uint64_t began_ns, told_ns;
+    bool is_late;
+};
+
+/* ---- run.c ---- */
+/* scratch and items for the job. ERR_MEMORY. */
+weft_status_t weft_exec_prepare(struct weft_exec *exec, const struct weft_exec_job *job);
+void weft_exec_run_open(struct weft_exec_run *run, struct weft_exec *exec,
+                        const struct weft_exec_job *job);
+/* As far as it goes without waiting. */
+void weft_exec_advance(struct weft_exec_run *run);
+/* It has failed; advance() goes on until nothing of ours touches its memory. */
+void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, const char *text);
+static inline bool weft_exec_is_reached(const struct weft_exec *exec,
+                                        const struct weft_exec_await *await)
+{
+    return await->word != NULL
+               ? weft_board_is_past(atomic_load_explicit(await->word, memory_order_acquire),
+                                    await->value)
+               : atomic_load_explicit(&exec->bell, memory_order_acquire) != 0;
+}
+
+/* Until it is over; its result. */
+weft_status_t weft_exec_finish(struct weft_exec_run *run);
+
+/* ---- prelude.c ---- */
+/* Bytes of copies that the stage needs. */
+size_t weft_exec_prelude_len(const struct weft_exec_stage *stage);
+/* Sets run->data: the stage's, or its copies. */
+void weft_exec_prelude(struct weft_exec_run *run);
+void weft_exec_postlude(struct weft_exec_run *run);
+
+/* ---- quick.c ---- */
+weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job);
+
+/* ---- memory.c: steps within this host's memory ---- */
+void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step);
+void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step);
+/* What came, into its place. */
+void weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item);
+struct weft_slice weft_exec_resolve(const struct weft_exec_run *run,
+                                    const struct weft_plan_ref *ref, uint32_t rank);
+
+/* ---- items.c: steps that are messages ---- */
+/* false: it waits for something (await is set), or has failed. */
+bool weft_exec_send(struct weft_exec_run *run, const struct weft_plan_step *step);
+bool weft_exec_recv(struct weft_exec_run *run, const struct weft_plan_step *step);
+/* Are all receives of the round here? */
+bool weft_exec_reap(struct weft_exec_run *run);
+/* Does no send under way read these bytes? */
+bool weft_exec_is_writable(struct weft_exec_run *run, const struct weft_slice *slice);
+bool weft_exec_sends_are_over(struct weft_exec_run *run);
+/* After a failure: are all messages over? */
+bool weft_exec_is_drained(struct weft_exec_run *run);
+
+/* ---- shared.c: steps on the board ---- */
+bool weft_exec_shared_begin(struct weft_exec_run *run);
+/* Everybody's buffers, in exec->views; false: the run has failed. */
+bool weft_exec_map(struct weft_exec_run *run);
+void weft_exec_show(struct weft_exec_run *run, uint32_t value);
+bool weft_exec_await_step(struct weft_exec_run *run, const struct weft_plan_step *step);
+void weft_exec_shared_end(struct weft_exec_run *run);
+void weft_exec_ring(struct weft_exec *exec, struct weft_exec_group *group);
+static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_group *group,
+                                       uint32_t signature, uint32_t value)
+{
+    struct weft_board *board = group->board;
+    struct weft_board_line *line = weft_board_line(board, board->rank);
+    line->signature = signature;
+    atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst); /* with whoever says that it sleeps, then looks */
+    if (atomic_load_explicit(&board->table->sleepers, memory_order_relaxed) != 0) {
+        weft_exec_ring(exec, group);
+    }
+}
+
+/* ---- queue.c ---- */
+void weft_exec_queue_open(struct weft_exec *exec);
+/* Waits as long as it takes, driving. */
+void weft_exec_wait(struct weft_exec_run *run);
+
+#endif

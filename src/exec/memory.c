@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps within memory: where a reference lies, copies, reductions. */
+#include "exec/internal.h"
+#include "reduce/reduce.h"
+
+#include <string.h>
+
+#define FETCHED ((size_t)8 << 10) /* shorter copies do not gain from fetching ahead */
+
+static uint8_t *slot_base(const struct weft_exec_run *run, uint32_t rank)
+{
+    const struct weft_board *board = run->board;
+    return run->is_short ? weft_board_line(board, rank)->data
+                         : board->rings + rank * board->ring_len + run->slot_offset;
+}
+
+/* How far into its unit or slot a reference begins. */
+static size_t displacement(const struct weft_exec_run *run, const struct weft_plan_ref *ref)
+{
+    if (ref->block == ref->origin) {
+        return 0;
+    }
+    return weft_bind_offset(&run->binding, WEFT_SPACE_NONE, ref->block) -
+           weft_bind_offset(&run->binding, WEFT_SPACE_NONE, ref->origin);
+}
+
+struct weft_slice weft_exec_resolve(const struct weft_exec_run *run,
+                                    const struct weft_plan_ref *ref, uint32_t rank)
+{
+    const struct weft_binding *binding = &run->binding;
+    const struct weft_exec_data *data = binding->data;
+    struct weft_slice slice = {NULL, 0};
+    switch (ref->space) {
+    case WEFT_SPACE_IN:
+        slice.data = (uint8_t *)data->in + weft_bind_offset(binding, WEFT_SPACE_IN, ref->block);
+        slice.len = weft_bind_len(binding, WEFT_SPACE_IN, ref->block, ref->blocks);
+        break;
+    case WEFT_SPACE_OUT:
+        slice.data = (uint8_t *)data->out + weft_bind_offset(binding, WEFT_SPACE_OUT, ref->block);
+        slice.len = weft_bind_len(binding, WEFT_SPACE_OUT, ref->block, ref->blocks);
+        break;
+    case WEFT_SPACE_TMP:
+        slice.data =
+            run->exec->scratch + ref->at * weft_bind_unit(binding) + displacement(run, ref);
+        slice.len = weft_bind_len(binding, WEFT_SPACE_TMP, ref->block, ref->blocks);
+        break;
+    case WEFT_SPACE_SLOT:
+        slice.data = slot_base(run, rank) + ref->at * binding->slot_len + displacement(run, ref);
+        slice.len = weft_bind_len(binding, WEFT_SPACE_SLOT, ref->block, ref->blocks);
+        break;
+    case WEFT_SPACE_THEIR_IN:
+        /* Everybody's buffers are cut alike; only a piece of one's own lies elsewhere. */
+        slice.data = run->exec->views[rank].in +
+                     (binding->is_in_own
+                          ? weft_bind_offset(binding, WEFT_SPACE_NONE, ref->block) -
+                                weft_bind_offset(binding, WEFT_SPACE_NONE, rank * binding->segments)
+                          : weft_bind_offset(binding, WEFT_SPACE_NONE, ref->block));
+        slice.len = weft_bind_len(binding, WEFT_SPACE_NONE, ref->block, ref->blocks);
+        break;
+    case WEFT_SPACE_ALL_OUT: /* of one of them */
+        slice.data =
+            run->exec->views[rank].out + weft_bind_offset(binding, WEFT_SPACE_NONE, ref->block);
+        slice.len = weft_bind_len(binding, WEFT_SPACE_NONE, ref->block, ref->blocks);
+        break;
+    default:
+        break;
+    }
+    return slice;
+}
+
+void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step)
+{
+    struct weft_slice from = weft_exec_resolve(run, &step->from, step->peer);
+    struct weft_slice to = weft_exec_resolve(run, &step->to, run->group->rank);
+    bool is_out = step->to.space == WEFT_SPACE_OUT;
+    enum weft_mem_copy how = WEFT_COPY_PLAIN;
+    if (from.len == 0 || from.data == to.data) {
+        return;
+    }
+    if (from.len == sizeof(uint64_t)) {
+        memcpy(to.data, from.data, sizeof(uint64_t));
+        return;
+    }
+    if (from.len >= FETCHED) {
+        bool is_streamed = is_out && run->is_out_streamed;
+        bool is_fetched = step->from.space == WEFT_SPACE_SLOT;
+        how = is_streamed ? (is_fetched ? WEFT_COPY_FETCH_STREAM : WEFT_COPY_STREAM)
+                          : (is_fetched ? WEFT_COPY_FETCH : WEFT_COPY_PLAIN);
+    }
+    weft_mem_copy(to.data, from.data, from.len, how);
+    run->exec->moved += 2 * from.len;
+}
+
+/* ---- reductions ---- */
+
+static struct weft_reduce begin_reduce(const struct weft_exec_run *run,
+                                       const struct weft_plan_step *step)
+{
+    const struct weft_exec_data *data = run->binding.data;
+    return (struct weft_reduce){
+        .dtype = data->dtype,
+        .op = data->op,
+        .before = 1.0,
+        .divide_by = (step->flags & WEFT_STEP_FINAL) != 0 ? data->divide_by : 1,
+    };
+}
+
+static const void *source_at(const struct weft_exec_run *run, const struct weft_plan_step *step,
+                             uint32_t index)
+{
+    struct weft_plan_ref ref = step->from;
+    if (index == step->self) {
+        return weft_exec_resolve(run, &step->from2, run->group->rank).data;
+    }
+    if (ref.space == WEFT_SPACE_TMP) {
+        ref.at += index - (index > step->self);
+    }
+    return weft_exec_resolve(run, &ref, index).data;
+}
+
+/* Everything in one pass, or in several that each begin with what the one before left in output 0. */
+static void fold(struct weft_exec_run *run, const struct weft_plan_step *step,
+                 struct weft_reduce *what, size_t count)
+{
+    const void *sources[WEFT_REDUCE_SOURCES];
+    uint32_t done = 0, outputs = what->outputs, divide_by = what->divide_by;
+    while (done < step->sources) {
+        uint32_t n = 0;
+        bool is_last;
+        if (done > 0) {
+            sources[n++] = what->output[0];
+        }
+        while (n < WEFT_REDUCE_SOURCES && done < step->sources) {
+            sources[n++] = source_at(run, step, done++);
+        }
+        is_last = done == step->sources;
+        what->source = sources;
+        what->sources = n;
+        what->outputs = is_last ? outputs : 1;
+        what->divide_by = is_last ? divide_by : 1;
+        weft_reduce_run(what, count);
+        run->exec->moved += (n + what->outputs) * count * run->binding.element;
+    }
+}
+
+static void reduce_to_all(struct weft_exec_run *run, const struct weft_plan_step *step,
+                          struct weft_reduce *what)
+{
+    void *outputs[WEFT_REDUCE_SOURCES];
+    size_t len = 0;
+    for (uint32_t rank = 0; rank < run->group->ranks; rank++) {
+        struct weft_slice to = weft_exec_resolve(run, &step->to, rank);
+        outputs[rank] = to.data;
+        len = to.len;
+    }
+    what->output = outputs;
+    what->outputs = run->group->ranks;
+    fold(run, step, what, len / run->binding.element);
+}
+
+void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step)
+{
+    struct weft_reduce what = begin_reduce(run, step);
+    struct weft_slice to;
+    void *outputs[2];
+    what.before = run->binding.data->before;
+    if (step->to.space == WEFT_SPACE_ALL_OUT) {
+        what.is_streamed = run->is_out_streamed;
+        reduce_to_all(run, step, &what);
+        return;
+    }
+    to = weft_exec_resolve(run, &step->to, run->group->rank);
+    if (to.len == 0) {
+        return;
+    }
+    outputs[0] = to.data;
+    what.outputs = 1;
+    if (step->also.space != WEFT_SPACE_NONE) {
+        outputs[what.outputs++] = weft_exec_resolve(run, &step->also, run->group->rank).data;
+    } else {
+        what.is_streamed = run->is_out_streamed;
+    }
+    what.output = outputs;
+    fold(run, step, &what, to.len / run->binding.element);
+}
+
+void weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item)
+{
+    struct weft_reduce what = begin_reduce(run, &item->step);
+    struct weft_slice to = weft_exec_resolve(run, &item->step.to, run->group->rank);
+    const void *sources[2] = {to.data, item->slice.data};
+    void *output = to.data;
+    if (item->step.from.space != WEFT_SPACE_NONE) {
+        sources[0] = weft_exec_resolve(run, &item->step.from, run->group->rank).data;
+    }
+    what.sources = 2;
+    what.outputs = 1;
+    what.source = sources;
+    what.output = &output;
+    weft_reduce_run(&what, to.len / run->binding.element);
+    run->exec->moved += 3 * to.len;
+}

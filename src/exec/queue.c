@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waiting and driving. A blocking call advances its run itself: it looks at the word it waits for, yields
+ * when there are more ranks than CPUs, lets the engine have a turn now and then, and in the end sleeps in it.
+ * Jobs that were begun only stand in a queue; the first one is advanced as a work of the engine, by whoever
+ * drives, without the lock.
+ *
+ * While somebody waits in the engine for a word of the board a poller looks at the word; before the driver
+ * sleeps it says so on the board, so that whoever writes there rings.
+ */
+#include "exec/internal.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOKS 2000       /* at a word, before anything else is done */
+#define CROWDED_LOOKS 4  /* whoever we wait for needs this CPU */
+#define TURNS_BETWEEN 16 /* of looking, between two turns of the engine */
+#define PATIENCE_NS UINT64_C(100000)
+#define TELL_NS UINT64_C(500000000)
+#define LATE_NS UINT64_C(150000000) /* after which nobody waits for the coordinator's word */
+#define TICK_MS 50
+
+struct weft_exec_entry {
+    struct weft_list node;
+    struct weft_exec_job job;
+    weft_request_t request;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- the board's doorbell ---- */
+
+static void set_asleep(struct weft_exec *exec, bool is_asleep)
+{
+    const struct weft_exec_run *run = exec->waiting;
+    struct weft_board *board = run != NULL ? run->board : NULL;
+    if (board == NULL || exec->is_armed == is_asleep) {
+        return;
+    }
+    exec->is_armed = is_asleep;
+    atomic_fetch_add(&board->table->sleepers, is_asleep ? 1u : UINT32_MAX);
+    atomic_store(&board->seats[board->rank].asleep, is_asleep ? 1 : 0);
+}
+
+static bool is_due(const struct weft_exec *exec)
+{
+    const struct weft_exec_run *run = exec->waiting;
+    return run != NULL && (weft_exec_is_reached(exec, &run->await) ||
+                           (run->state != WEFT_RUN_DRAINS && atomic_load(exec->ended) != WEFT_OK));
+}
+
+static bool arm(struct weft_engine_poller *poller)
+{
+    struct weft_exec *exec = WEFT_CONTAINER_OF(poller, struct weft_exec, poller);
+    set_asleep(exec, true);
+    atomic_thread_fence(memory_order_seq_cst); /* with weft_exec_show() */
+    return !is_due(exec);
+}
+
+static void disarm(struct weft_engine_poller *poller)
+{
+    set_asleep(WEFT_CONTAINER_OF(poller, struct weft_exec, poller), false);
+}
+
+static bool poll_words(struct weft_engine_poller *poller)
+{
+    struct weft_exec *exec = WEFT_CONTAINER_OF(poller, struct weft_exec, poller);
+    if (exec->is_at_work || !is_due(exec)) {
+        return false;
+    }
+    set_asleep(exec, false);
+    if (exec->is_active && exec->waiting == &exec->active) {
+        exec->is_at_work = true;
+        weft_engine_work_add(exec->engine, &exec->work);
+    } else {
+        atomic_store_explicit(&exec->bell, 1, memory_order_release);
+        weft_engine_completed(exec->engine);
+    }
+    return true;
+}
+
+/* Under the lock. */
+static void watch(struct weft_exec *exec, struct weft_exec_run *run)
+{
+    if (run == NULL) {
+        set_asleep(exec, false);
+    }
+    exec->waiting = run;
+    if (run != NULL && !exec->is_polled) {
+        weft_engine_poller_add(exec->engine, &exec->poller);
+        exec->is_polled = true;
+    } else if (run == NULL && exec->is_polled) {
+        weft_engine_poller_remove(exec->engine, &exec->poller);
+        exec->is_polled = false;
+    }
+}
+
+/* ---- what a wait comes to ---- */
+
+/* After the communicator's end: with the verdict's words. */
+static bool check_end(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    weft_status_t ended = atomic_load_explicit(exec->ended, memory_order_acquire);
+    if (ended == WEFT_OK || run->state == WEFT_RUN_DRAINS) {
+        return false;
+    }
+    weft_exec_fail(run, ended, weft_p2p_comm_text(exec->spec.messages));
+    return true;
+}
+
+/* A rank that has closed or died shows nothing any more: what it has shown before counts. */
+static bool check_gone(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    char text[WEFT_ERROR_TEXT_LEN];
+    uint32_t rank;
+    if (run->await.word == NULL || run->state == WEFT_RUN_DRAINS ||
+        !exec->spec.is_gone(exec->spec.owner, run->group, &rank, text, sizeof(text)) ||
+        weft_exec_is_reached(exec, &run->await)) {
+        return false;
+    }
+    weft_exec_fail(run, WEFT_ERR_PEER, text);
+    weft_p2p_comm_fail(exec->spec.messages, WEFT_ERR_PEER, rank, text, true);
+    return true;
+}
+
+static uint32_t missing_rank(const struct weft_exec_run *run)
+{
+    const struct weft_exec_group *group = run->group;
+    if (run->await.rank == WEFT_WIRE_NO_RANK) {
+        return WEFT_WIRE_NO_RANK;
+    }
+    return group->members != NULL ? group->members[run->await.rank] : run->await.rank;
+}
+
+/* Who waits long says so; at the deadline the coordinator is asked to end it. */
+static void keep_time(struct weft_exec_run *run, uint64_t now_ns)
+{
+    struct weft_exec *exec = run->exec;
+    uint64_t timeout_ns =
+        run->job->timeout_ms == WEFT_NO_LIMIT ? WEFT_NEVER : run->job->timeout_ms * WEFT_NS_PER_MS;
+    bool is_late = now_ns - exec->began_ns >= timeout_ns;
+    if (now_ns - exec->told_ns < (is_late ? LATE_NS : TELL_NS) && is_late == exec->is_late) {
+        return;
+    }
+    exec->told_ns = now_ns;
+    exec->is_late = is_late;
+    exec->spec.stuck(exec->spec.owner, run->job, missing_rank(run), is_late);
+}
+
+static void begin_time(struct weft_exec *exec)
+{
+    exec->began_ns = exec->told_ns = weft_clock_ns();
+    exec->is_late = false;
+}
+
+/* ---- blocking calls ---- */
+
+static void sleep_long(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    bool is_word = run->await.word != NULL;
+    weft_engine_lock(exec->engine);
+    if (is_word) {
+        atomic_store(&exec->bell, 0);
+    }
+    watch(exec, run);
+    weft_engine_unlock(exec->engine);
+    weft_engine_wait(exec->engine, &exec->bell, weft_clock_after_ms(TICK_MS));
+    weft_engine_lock(exec->engine);
+    watch(exec, NULL);
+    weft_engine_unlock(exec->engine);
+}
+
+static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    uint64_t since_ns = weft_clock_ns();
+    begin_time(exec);
+    for (uint32_t turn = 1;; turn++) {
+        uint64_t now_ns;
+        if (weft_exec_is_reached(exec, &run->await) || check_end(run)) {
+            return;
+        }
+        now_ns = weft_clock_ns();
+        if (now_ns - since_ns > PATIENCE_NS) {
+            sleep_long(run);
+            if (check_end(run) || check_gone(run)) {
+                return;
+            }
+            keep_time(run, weft_clock_ns());
+        } else if (turn % TURNS_BETWEEN == 0) {
+            weft_engine_poll(exec->engine);
+        } else if (exec->spec.is_crowded) {
+            sched_yield();
+        } else {
+            for (int i = 0; i < 100 && !weft_exec_is_reached(exec, &run->await); i++) {
+                relax();
+            }
+        }
+    }
+}
+
+/* Messages: the engine knows best how to wait for them. */
+static void wait_for_messages(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    begin_time(exec);
+    while (weft_engine_wait(exec->engine, &exec->bell, weft_clock_after_ms(TICK_MS)) != WEFT_OK) {
+        if (check_end(run)) {
+            return;
+        }
+        keep_time(run, weft_clock_ns());
+    }
+}
+
+void weft_exec_wait(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    int looks = exec->spec.is_crowded ? CROWDED_LOOKS : LOOKS;
+    if (run->await.word == NULL) {
+        wait_for_messages(run);
+        return;
+    }
+    for (int i = 0; i < looks; i++) {
+        if (weft_exec_is_reached(exec, &run->await)) {
+            return;
+        }
+    }
+    wait_on(run);
+}
+
+/* ---- the queue ---- */
+
+static struct weft_exec_entry *first_entry(struct weft_exec *exec)
+{
+    return WEFT_CONTAINER_OF(exec->queue.next, struct weft_exec_entry, node);
+}
+
+/* Under the lock. */
+static void start_next(struct weft_exec *exec)
+{
+    struct weft_exec_entry *entry;
+    exec->is_active = !weft_list_is_empty(&exec->queue);
+    if (!exec->is_active) {
+        watch(exec, NULL);
+        weft_engine_timer_cancel(exec->engine, &exec->timer);
+        return;
+    }
+    entry = first_entry(exec);
+    weft_exec_run_open(&exec->active, exec, &entry->job);
+    begin_time(exec);
+    exec->is_at_work = true;
+    weft_engine_work_add(exec->engine, &exec->work);
+    weft_engine_timer_set(exec->engine, &exec->timer, weft_clock_after_ms(TICK_MS));
+}
+
+static void end_entry(struct weft_exec *exec, weft_status_t status, const char *text)
+{
+    struct weft_exec_entry *entry = first_entry(exec);
+    weft_list_remove(&entry->node);
+    weft_p2p_outer_end(entry->request, status, text);
+    free(entry);
+}
+
+/* Without the lock: the run is ours while is_at_work. */
+static void work_run(struct weft_engine_work *work)
+{
+    struct weft_exec *exec = WEFT_CONTAINER_OF(work, struct weft_exec, work);
+    struct weft_exec_run *run = &exec->active;
+    if (run->state == WEFT_RUN_GOES && run->stage == 0 && !run->is_begun && run->entry == 0) {
+        weft_status_t status = weft_exec_prepare(exec, run->job);
+        if (status != WEFT_OK) {
+            weft_exec_fail(run, status, weft_error_text());
+            weft_p2p_comm_fail(exec->spec.messages, status, WEFT_WIRE_NO_RANK, exec->text, true);
+        }
+    }
+    if (run->state == WEFT_RUN_WAITS && !check_end(run) && !check_gone(run)) {
+        keep_time(run, weft_clock_ns());
+    }
+    weft_exec_advance(run);
+}
+
+static void work_done(struct weft_engine_work *work)
+{
+    struct weft_exec *exec = WEFT_CONTAINER_OF(work, struct weft_exec, work);
+    struct weft_exec_run *run = &exec->active;
+    exec->is_at_work = false;
+    if (run->state == WEFT_RUN_OVER) {
+        end_entry(exec, run->status, run->status == WEFT_OK ? "" : exec->text);
+        start_next(exec);
+        return;
+    }
+    watch(exec, run);
+    (void)poll_words(&exec->poller); /* it may have come meanwhile */
+}
+
+/* The clock of what nobody waits for is kept by work_run(). */
+static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_exec *exec = WEFT_CONTAINER_OF(timer, struct weft_exec, timer);
+    if (!exec->is_active) {
+        return;
+    }
+    if (!exec->is_at_work) {
+        exec->is_at_work = true;
+        weft_engine_work_add(exec->engine, &exec->work);
+    }
+    weft_engine_timer_set(exec->engine, timer, now_ns + TICK_MS * WEFT_NS_PER_MS);
+}
+
+bool weft_exec_is_queued(const struct weft_exec *exec)
+{
+    return exec->is_active;
+}
+
+weft_status_t weft_exec_begin(struct weft_exec *exec, const struct weft_exec_job *job,
+                              weft_request_t request)
+{
+    struct weft_exec_entry *entry = malloc(sizeof(*entry));
+    if (entry == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a collective");
+    }
+    entry->job = *job;
+    entry->job.quick = NULL; /* its owner may forget it */
+    entry->request = request;
+    weft_list_open(&entry->node);
+    weft_engine_lock(exec->engine);
+    weft_list_append(&exec->queue, &entry->node);
+    if (!exec->is_active) {
+        start_next(exec);
+    }
+    weft_engine_unlock(exec->engine);
+    return WEFT_OK;
+}
+
+void weft_exec_queue_open(struct weft_exec *exec)
+{
+    exec->poller = (struct weft_engine_poller){.poll = poll_words, .arm = arm, .disarm = disarm};
+    weft_list_open(&exec->poller.node);
+    weft_list_open(&exec->queue);
+    exec->work = (struct weft_engine_work){.run = work_run, .done = work_done};
+    weft_list_open(&exec->work.node);
+    weft_engine_timer_open(&exec->timer, tick);
+}
+
+void weft_exec_stop(struct weft_exec *exec)
+{
+    if (exec == NULL) {
+        return;
+    }
+    weft_engine_lock(exec->engine);
+    weft_engine_work_flush(exec->engine); /* the present one is not at work then */
+    watch(exec, NULL);
+    weft_engine_timer_cancel(exec->engine, &exec->timer);
+    while (!weft_list_is_empty(&exec->queue)) {
+        end_entry(exec, WEFT_ERR_INVALID, "the communicator was closed");
+    }
+    exec->is_active = false;
+    weft_engine_unlock(exec->engine);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Short plans in shared memory take less time than looking up what their steps mean. So the steps of such a
+ * plan are resolved once per shape: to an offset in IN, in OUT, or in somebody's slot. What cannot go on at
+ * once is handed to the loop in run.c, at the step where it stands.
+ */
+#include "exec/internal.h"
+#include "reduce/reduce.h"
+
+#include <string.h>
+
+#define LOOKS 2000
+#define CROWDED_LOOKS 4
+
+/* ---- resolving ---- */
+
+static bool resolve(const struct weft_binding *binding, const struct weft_plan_ref *ref,
+                    struct weft_exec_place *place_p, size_t *len_p)
+{
+    struct weft_exec_place place = {.space = ref->space};
+    switch (ref->space) {
+    case WEFT_SPACE_IN:
+    case WEFT_SPACE_OUT:
+        place.offset = weft_bind_offset(binding, ref->space, ref->block);
+        break;
+    case WEFT_SPACE_SLOT:
+        place.offset = ref->at * binding->slot_len +
+                       weft_bind_offset(binding, WEFT_SPACE_NONE, ref->block) -
+                       weft_bind_offset(binding, WEFT_SPACE_NONE, ref->origin);
+        break;
+    default:
+        return false;
+    }
+    *len_p = weft_bind_len(binding, ref->space, ref->block, ref->blocks);
+    *place_p = place;
+    return true;
+}
+
+static bool compile_step(const struct weft_binding *binding, const struct weft_plan_step *step,
+                         struct weft_exec_move *move)
+{
+    size_t ignored;
+    move->kind = step->kind;
+    move->peer = step->peer;
+    switch (step->kind) {
+    case WEFT_STEP_SHOW:
+    case WEFT_STEP_AWAIT:
+        return step->value == 1;
+    case WEFT_STEP_COPY:
+        return resolve(binding, &step->from, &move->from, &move->len) &&
+               resolve(binding, &step->to, &move->to, &ignored);
+    case WEFT_STEP_REDUCE:
+        move->is_final = (step->flags & WEFT_STEP_FINAL) != 0;
+        return step->sources <= WEFT_REDUCE_SOURCES && step->self < step->sources &&
+               step->from.space == WEFT_SPACE_SLOT && step->also.space == WEFT_SPACE_NONE &&
+               resolve(binding, &step->from, &move->from, &ignored) &&
+               resolve(binding, &step->from2, &move->own, &ignored) &&
+               resolve(binding, &step->to, &move->to, &move->len);
+    default:
+        return false;
+    }
+}
+
+void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick)
+{
+    const struct weft_exec_stage *stage = &job->stage[0];
+    const struct weft_plan *plan = &stage->plan;
+    struct weft_plan_step step;
+    struct weft_binding binding;
+    quick->count = 0;
+    job->quick = NULL;
+    if (job->stages != 1 || (plan->builder->traits & WEFT_PLAN_SHARED) == 0 || stage->has_mapped ||
+        stage->group->ranks < 2 || plan->shows != 1 || stage->data.prelude != WEFT_PRELUDE_NONE ||
+        plan->builder->rounds(plan, stage->group->rank) != 1) {
+        return;
+    }
+    weft_bind(plan, stage->group, &stage->data, &binding);
+    quick->slots_len = plan->slots * binding.slot_len;
+    quick->is_short = quick->slots_len <= WEFT_BOARD_LINE_DATA;
+    for (uint32_t i = 0; plan->builder->step(plan, stage->group->rank, 0, i, &step); i++) {
+        struct weft_exec_move *move = &quick->moves[quick->count];
+        if (step.kind == WEFT_STEP_AWAIT_FREE) {
+            continue; /* comes first anyway */
+        }
+        if (quick->count == WEFT_EXEC_QUICK_MOVES || !compile_step(&binding, &step, move)) {
+            return;
+        }
+        move->index = i;
+        quick->count += step.kind != WEFT_STEP_COPY || move->len > 0;
+    }
+    if (quick->slots_len <= stage->group->board->ring_len) {
+        job->quick = quick;
+    }
+}
+
+/* ---- running ---- */
+
+struct scene { /* of one call */
+    struct weft_exec *exec;
+    const struct weft_exec_job *job;
+    struct weft_board *board;
+    const uint8_t *in;
+    uint8_t *out;
+    bool is_short;
+    size_t slot_offset;
+};
+
+static inline uint8_t *slot(const struct scene *scene, uint32_t rank)
+{
+    struct weft_board *board = scene->board;
+    return scene->is_short ? weft_board_line(board, rank)->data
+                           : board->rings + rank * board->ring_len + scene->slot_offset;
+}
+
+static inline uint8_t *place(const struct scene *scene, const struct weft_exec_place *at,
+                             uint32_t rank)
+{
+    return at->offset + (at->space == WEFT_SPACE_IN    ? (uint8_t *)scene->in
+                         : at->space == WEFT_SPACE_OUT ? scene->out
+                                                       : slot(scene, rank));
+}
+
+static inline void copy(const struct scene *scene, const struct weft_exec_move *move)
+{
+    const uint8_t *from = place(scene, &move->from, move->peer);
+    uint8_t *to = place(scene, &move->to, scene->board->rank);
+    if (move->len == sizeof(uint64_t)) {
+        memcpy(to, from, sizeof(uint64_t));
+    } else if (to != from) {
+        memcpy(to, from, move->len);
+        scene->exec->moved += 2 * move->len;
+    }
+}
+
+static inline void reduce(const struct scene *scene, const struct weft_exec_move *move)
+{
+    const struct weft_exec_data *data = &scene->job->stage[0].data;
+    const void *sources[WEFT_REDUCE_SOURCES];
+    void *output = place(scene, &move->to, scene->board->rank);
+    uint32_t ranks = scene->board->ranks;
+    const struct weft_reduce what = {.dtype = data->dtype,
+                                     .op = data->op,
+                                     .divide_by = move->is_final ? data->divide_by : 1,
+                                     .before = data->before,
+                                     .sources = ranks,
+                                     .outputs = 1,
+                                     .source = sources,
+                                     .output = &output};
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        sources[rank] = place(scene, rank == scene->board->rank ? &move->own : &move->from, rank);
+    }
+    weft_reduce_run(&what, move->len / weft_dtype_size(data->dtype));
+    scene->exec->moved += (ranks + 1) * move->len;
+}
+
+/* false: not yet, or something else was called there. */
+static inline bool await(const struct scene *scene, uint32_t rank, int looks)
+{
+    struct weft_board *board = scene->board;
+    const struct weft_board_line *line = weft_board_line(board, rank);
+    while (!weft_board_is_past(atomic_load_explicit(&line->head, memory_order_acquire),
+                               board->clock + 1)) {
+        if (--looks < 0) {
+            return false;
+        }
+    }
+    board->known[rank] = board->clock;
+    return line->signature == scene->job->signature;
+}
+
+static inline bool await_move(const struct scene *scene, const struct weft_exec_move *move)
+{
+    struct weft_board *board = scene->board;
+    int looks = scene->exec->spec.is_crowded ? CROWDED_LOOKS : LOOKS;
+    if (move->peer != WEFT_PLAN_ALL) {
+        return await(scene, move->peer, looks);
+    }
+    for (uint32_t rank = 0; rank < board->ranks; rank++) {
+        if (rank != board->rank && !await(scene, rank, looks)) {
+            return false;
+        }
+    }
+    board->everybody = board->clock;
+    return true;
+}
+
+/* The loop takes over; index: the step it begins with, or entry 1: the slots are not free yet. */
+static __attribute__((noinline)) weft_status_t go_on(const struct scene *scene, uint32_t entry,
+                                                     uint32_t index, uint32_t slots_free)
+{
+    struct weft_exec_run run = {0};
+    const struct weft_exec_stage *stage = &scene->job->stage[0];
+    weft_exec_run_open(&run, scene->exec, scene->job);
+    run.board = scene->board;
+    run.group = stage->group;
+    run.plan = &stage->plan;
+    run.slot_offset = scene->slot_offset;
+    run.slots_free = slots_free;
+    run.is_short = scene->is_short;
+    run.entry = entry;
+    run.data = stage->data;
+    if (entry == 0) {
+        weft_bind(run.plan, run.group, &run.data, &run.binding);
+        run.rounds = 1;
+        run.index = index;
+        run.is_begun = true;
+    }
+    return weft_exec_finish(&run);
+}
+
+weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job)
+{
+    const struct weft_exec_quick *quick = job->quick;
+    const struct weft_exec_stage *stage = &job->stage[0];
+    struct scene scene = {.exec = exec,
+                          .job = job,
+                          .board = stage->group->board,
+                          .in = stage->data.in,
+                          .out = stage->data.out,
+                          .is_short = quick->is_short};
+    uint32_t slow;
+    uint32_t slots_free =
+        weft_board_take(scene.board, quick->is_short ? 0 : quick->slots_len, &scene.slot_offset);
+    if (!weft_board_has_ended(scene.board, slots_free, &slow)) {
+        return go_on(&scene, 1, 0, slots_free);
+    }
+    for (uint32_t i = 0; i < quick->count; i++) {
+        const struct weft_exec_move *move = &quick->moves[i];
+        if (move->kind == WEFT_STEP_COPY) {
+            copy(&scene, move);
+        } else if (move->kind == WEFT_STEP_SHOW) {
+            weft_exec_show_line(exec, stage->group, job->signature, 1);
+        } else if (move->kind == WEFT_STEP_REDUCE) {
+            reduce(&scene, move);
+        } else if (!await_move(&scene, move)) {
+            return go_on(&scene, 0, move->index, slots_free);
+        }
+    }
+    weft_board_end(scene.board, 1, 0);
+    return WEFT_OK;
+}

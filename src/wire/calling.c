@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank that waits long in a collective tells the coordinator what it called:
+ *   kind (1) | is_late (1) | coll (1) | dtype (1) | op (1) | zeros (3) | channel (8) | rank (4) | missing (4)
+ *   | number (4) | root (4) | signature (4) | zeros (4) | count (8) | timeout_ms (8)
+ */
+#include "wire/bytes.h"
+#include "wire/wire.h"
+
+#include <string.h>
+
+void weft_wire_calling_encode(const struct weft_wire_calling *calling,
+                              uint8_t out[WEFT_WIRE_CALLING_LEN])
+{
+    memset(out, 0, WEFT_WIRE_CALLING_LEN);
+    out[0] = WEFT_WIRE_CALLING_KIND;
+    out[1] = calling->is_late;
+    out[2] = calling->coll;
+    out[3] = calling->dtype;
+    out[4] = calling->op;
+    put_u64(out + 8, calling->channel);
+    put_u32(out + 16, calling->rank);
+    put_u32(out + 20, calling->missing);
+    put_u32(out + 24, calling->number);
+    put_u32(out + 28, calling->root);
+    put_u32(out + 32, calling->signature);
+    put_u64(out + 40, calling->count);
+    put_u64(out + 48, calling->timeout_ms);
+}
+
+weft_status_t weft_wire_calling_decode(const void *bytes, size_t len,
+                                       struct weft_wire_calling *calling_p)
+{
+    const uint8_t *in = bytes;
+    if (len != WEFT_WIRE_CALLING_LEN || in[0] != WEFT_WIRE_CALLING_KIND || in[1] > 1 ||
+        in[2] >= WEFT_COLLS || in[3] >= WEFT_DTYPES || in[4] >= WEFT_REDOPS) {
+        return weft_fail(WEFT_ERR_PROTOCOL, "a report of a call cannot be read (%zu bytes)", len);
+    }
+    *calling_p = (struct weft_wire_calling){
+        .is_late = in[1] != 0,
+        .coll = in[2],
+        .dtype = in[3],
+        .op = in[4],
+        .channel = get_u64(in + 8),
+        .rank = get_u32(in + 16),
+        .missing = get_u32(in + 20),
+        .number = get_u32(in + 24),
+        .root = get_u32(in + 28),
+        .signature = get_u32(in + 32),
+        .count = get_u64(in + 40),
+        .timeout_ms = get_u64(in + 48),
+    };
+    return WEFT_OK;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "toy_plans.h"
+
+#include <string.h>
+
+static void the_default_is_no_text(void **state)
+{
+    struct weft_plan_calibration calibration, read;
+    char text[WEFT_PLAN_CALIBRATION_LEN];
+    const char *why = NULL;
+
+    (void)state;
+    weft_plan_calibration_default(&calibration);
+    weft_plan_calibration_print(&calibration, text);
+    assert_string_equal(text, "");
+    assert_true(weft_plan_calibration_parse("", &read, &why));
+    assert_memory_equal(&read, &calibration, sizeof(read));
+}
+
+static void what_is_printed_can_be_read(void **state)
+{
+    static const char text[] =
+        "shm=120.5ns:13.25G:41ns loopback=4.1us:5.5G:2us net=1.25ms:250M:7us near=24ns far=1us "
+        "copy=9.125G reduce=800M write=3G read=999.999M memory=40.5G switch=2s oneshot=32.768K "
+        "oneshot_far=500";
+    struct weft_plan_calibration read;
+    char again[WEFT_PLAN_CALIBRATION_LEN];
+    const char *why = NULL;
+
+    (void)state;
+    assert_true(weft_plan_calibration_parse(text, &read, &why));
+    assert_true(read.shm.latency_s == 120.5 * 1e-9);
+    assert_true(read.net.rate == 250e6);
+    assert_true(read.switch_s == 2);
+    assert_true(read.oneshot_max_far == 500);
+    weft_plan_calibration_print(&read, again);
+    assert_string_equal(again, text);
+}
+
+static void measured_numbers_are_rounded_once(void **state)
+{
+    struct weft_plan_calibration calibration, first, second;
+    char text[WEFT_PLAN_CALIBRATION_LEN], again[WEFT_PLAN_CALIBRATION_LEN];
+    const char *why = NULL;
+
+    (void)state;
+    weft_plan_calibration_default(&calibration);
+    calibration.loopback.latency_s = 1.23456789e-6;
+    calibration.copy_rate = 9.99999999e9;
+    calibration.reduce_rate = 1e9 / 3;
+    calibration.flag_near_s = 9.999999e-7;
+    weft_plan_calibration_print(&calibration, text);
+    assert_string_equal(text, "loopback=1.235us:5.5G:1.2us near=1us copy=10G reduce=333.333M");
+    assert_true(weft_plan_calibration_parse(text, &first, &why));
+    weft_plan_calibration_print(&first, again);
+    assert_string_equal(again, text);
+    assert_true(weft_plan_calibration_parse(again, &second, &why));
+    assert_memory_equal(&first, &second, sizeof(first));
+}
+
+static void what_is_not_understood_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "speed=3G",
+        "copy",
+        "copy=",
+        "copy=G",
+        "copy=3us",
+        "near=3G",
+        "near=3",
+        "copy=-1G",
+        "copy=0",
+        "copy=3G,near=1us",
+        "shm=1us",
+        "shm=1us:2G",
+        "shm=1us:2G:3us:4",
+        "copy=3G x",
+        "copy= 3G",
+        "copy=nan",
+        "copy=inf",
+        "copy=1e9",
+        "copy=3T",
+        "copy=1.2.3G",
+        "copy=0x3G",
+        "copy=1234567890123456",
+    };
+    struct weft_plan_calibration read, untouched;
+
+    (void)state;
+    memset(&untouched, 0x5a, sizeof(untouched));
+    for (size_t i = 0; i < WEFT_COUNT_OF(bad); i++) {
+        const char *why = NULL;
+        read = untouched;
+        assert_false(weft_plan_calibration_parse(bad[i], &read, &why));
+        assert_non_null(why);
+        assert_memory_equal(&read, &untouched, sizeof(read));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_is_no_text),
+        cmocka_unit_test(what_is_printed_can_be_read),
+        cmocka_unit_test(measured_numbers_are_rounded_once),
+        cmocka_unit_test(what_is_not_understood_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
