@@ -17,6 +17,9 @@
 static const char *const small[] = {"oneshot", "staged", NULL};
 static const char *const large[] = {"staged", "oneshot", NULL};
 
+#define DEPTH_MAX 16 /* segments in the slots of "staged" at once: more hide more waiting */
+#define DEPTH_MIN 3
+
 /* What one rank puts where others read it. */
 static double shown_bytes(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask)
 {
@@ -40,6 +43,20 @@ static bool fits(const struct weft_plan_facts *facts, const struct weft_plan *pl
     return slots * (bytes / blocks + LINE) <= facts->slot_room;
 }
 
+/* As many segments in the slots as there is room for. */
+static bool shape_deepest(const struct weft_plan_facts *facts, double bytes, struct weft_plan *plan)
+{
+    for (uint32_t depth = DEPTH_MAX; depth >= DEPTH_MIN; depth--) {
+        struct weft_plan deep = *plan;
+        deep.radix = depth;
+        if (plan->builder->shape(&deep) && fits(facts, &deep, bytes)) {
+            *plan = deep;
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
                                   const struct weft_plan_ask *ask,
                                   const struct weft_plan_builder *builder, struct weft_plan *plan_p)
@@ -56,7 +73,7 @@ const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
                              plan_p)) {
             return "is not possible for this number of ranks";
         }
-        if (fits(facts, plan_p, ask->bytes)) {
+        if (is_cut ? shape_deepest(facts, ask->bytes, plan_p) : fits(facts, plan_p, ask->bytes)) {
             return NULL;
         }
         if (!is_cut || segments > UINT32_MAX / 2 / facts->ranks / 4) {

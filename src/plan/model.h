@@ -100,6 +100,7 @@ struct weft_plan_run {
     double whole;       /* where this is a part of a longer one: its bytes; 0: it is not */
     bool is_full;       /* run every rank even if one per class would do */
     uint64_t steps_max; /* give up after so many; 0: never */
+    double time_max_s;  /* give up when it takes longer; 0: never */
     uint32_t path_max;  /* hops of the critical path wanted */
 };
 
@@ -128,6 +129,7 @@ struct weft_plan_cost {
 enum weft_plan_run_end {
     WEFT_RUN_DONE,
     WEFT_RUN_TOO_LONG, /* steps_max */
+    WEFT_RUN_SLOWER,   /* time_max_s */
     WEFT_RUN_STUCK,    /* the plan waits for what never comes */
     WEFT_RUN_NO_MEMORY,
 };

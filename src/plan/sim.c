@@ -402,6 +402,13 @@ static bool prepare(struct weft_plan_sim *sim)
     return true;
 }
 
+/* Is it enough of this run? */
+static bool is_over(const struct weft_plan_sim *sim, double now)
+{
+    return (sim->run->steps_max > 0 && sim->steps > sim->run->steps_max) ||
+           (sim->run->time_max_s > 0 && now > sim->run->time_max_s);
+}
+
 /* Runs the earliest rank for as long as it stays the earliest. */
 static void turn(struct weft_plan_sim *sim)
 {
@@ -416,6 +423,11 @@ static void turn(struct weft_plan_sim *sim)
         }
         advance(sim, number);
         if (actor->state != SIM_READY) {
+            return;
+        }
+        if (sim->event_count == 0 &&
+            is_over(sim, actor->clock)) { /* nobody else: not asked above */
+            push(sim, event_of(sim, number, actor->clock));
             return;
         }
     }
@@ -491,8 +503,9 @@ enum weft_plan_run_end weft_plan_sim_run(struct weft_plan_sim *sim,
         if (sim->has_no_memory) {
             return WEFT_RUN_NO_MEMORY;
         }
-        if (run->steps_max > 0 && sim->steps > run->steps_max) {
-            return WEFT_RUN_TOO_LONG;
+        if (sim->event_count > 0 && is_over(sim, sim->event[0].time)) {
+            bool is_slower = run->time_max_s > 0 && sim->event[0].time > run->time_max_s;
+            return is_slower ? WEFT_RUN_SLOWER : WEFT_RUN_TOO_LONG;
         }
     }
     for (uint32_t i = 0; i < sim->actors; i++) {
