@@ -16,6 +16,9 @@
 struct offer {       /* of every rank to all others */
     uint64_t region; /* of its board; 0: it has none */
     uint64_t ring_len;
+    uint64_t cache_len;
+    uint32_t cores;
+    uint32_t zero;
 };
 
 static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
@@ -40,6 +43,60 @@ static weft_status_t find_local(struct weft_collectives *it)
     }
     it->local.members = it->local_members;
     it->whole = (struct weft_exec_group){.ranks = comm->ranks, .rank = comm->rank};
+    return WEFT_OK;
+}
+
+/* Which host each rank is on, by its first rank. false: they do not all have as many ranks. */
+static bool number_hosts(const struct weft_comm *comm, uint32_t *first, uint32_t *index)
+{
+    uint32_t *sizes = calloc(comm->ranks, sizeof(*sizes));
+    bool is_even = sizes != NULL;
+    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
+        first[rank] = rank;
+        for (uint32_t other = 0; other < rank; other++) {
+            if (first[other] == other &&
+                weft_control_is_same_host(comm->job->control, job_rank(comm, other),
+                                          job_rank(comm, rank))) {
+                first[rank] = other;
+                break;
+            }
+        }
+        index[rank] = sizes[first[rank]]++;
+    }
+    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
+        is_even = first[rank] != rank || sizes[rank] == sizes[0];
+    }
+    free(sizes);
+    return is_even;
+}
+
+/* One rank of each host, when all hosts have as many. */
+static weft_status_t find_cross(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    uint32_t *first, *index;
+    if (it->local.ranks == comm->ranks || it->local.ranks == 1) {
+        return WEFT_OK;
+    }
+    first = calloc(comm->ranks, sizeof(*first));
+    index = calloc(comm->ranks, sizeof(*index));
+    it->cross_members = malloc(comm->ranks * sizeof(*it->cross_members));
+    if (first == NULL || index == NULL || it->cross_members == NULL) {
+        free(first);
+        free(index);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    if (number_hosts(comm, first, index)) {
+        for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+            if (index[rank] == it->local.rank) {
+                it->cross.rank = rank == comm->rank ? it->cross.ranks : it->cross.rank;
+                it->cross_members[it->cross.ranks++] = rank;
+            }
+        }
+        it->cross.members = it->cross_members;
+    }
+    free(first);
+    free(index);
     return WEFT_OK;
 }
 
@@ -100,11 +157,49 @@ static bool take_board(struct weft_collectives *it, const struct offer *offer)
            WEFT_OK;
 }
 
+/* The poorest of them counts for all. */
+static weft_status_t gather_facts(struct weft_collectives *it, const struct offer *offers)
+{
+    struct weft_comm *comm = it->comm;
+    struct weft_plan_facts *facts = &it->facts;
+    uint32_t *first = calloc(comm->ranks, sizeof(*first));
+    uint32_t *index = calloc(comm->ranks, sizeof(*index));
+    it->host_of = calloc(comm->ranks, sizeof(*it->host_of));
+    if (first == NULL || index == NULL || it->host_of == NULL) {
+        free(first);
+        free(index);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    weft_plan_facts_default(comm->ranks, offers[0].cores, facts);
+    facts->hosts = facts->host_ranks = 0;
+    facts->cache = (double)offers[0].cache_len;
+    facts->inside = it->have_all_boards ? WEFT_INSIDE_SHM : WEFT_INSIDE_TCP;
+    bool is_even = number_hosts(comm, first, index);
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        const struct offer *offer = &offers[rank];
+        it->host_of[rank] = first[rank] == rank ? facts->hosts++ : it->host_of[first[rank]];
+        facts->host_ranks =
+            index[rank] + 1 > facts->host_ranks ? index[rank] + 1 : facts->host_ranks;
+        facts->cores = offer->cores < facts->cores ? offer->cores : facts->cores;
+        facts->cache =
+            (double)offer->cache_len < facts->cache ? (double)offer->cache_len : facts->cache;
+        if (offer->region != 0 && (double)offer->ring_len < facts->slot_room) {
+            facts->slot_room = (double)offer->ring_len;
+        }
+    }
+    facts->host_of = it->host_of;
+    facts->eager_max = (double)comm->job->params.number[WEFT_PARAM_EAGER];
+    facts->composed = is_even && it->have_all_boards ? 1u << WEFT_ALLREDUCE : 0;
+    free(first);
+    free(index);
+    return WEFT_OK;
+}
+
 /* Who has one: everybody of a host, or nobody. */
 static weft_status_t meet(struct weft_collectives *it)
 {
     struct weft_comm *comm = it->comm;
-    struct offer mine = {0};
+    struct offer mine = {.cache_len = weft_mem_cache_len(), .cores = weft_comm_cpus()};
     struct offer *offers = malloc(comm->ranks * sizeof(*offers));
     uint8_t *have = malloc(comm->ranks);
     uint8_t is_mine;
@@ -123,6 +218,13 @@ static weft_status_t meet(struct weft_collectives *it)
     }
     for (uint32_t i = 0; status == WEFT_OK && i < it->local.ranks; i++) {
         it->has_board &= have[it->local_members[i]] != 0;
+    }
+    it->have_all_boards = true;
+    for (uint32_t i = 0; status == WEFT_OK && i < comm->ranks; i++) {
+        it->have_all_boards &= have[i] != 0;
+    }
+    if (status == WEFT_OK) {
+        status = gather_facts(it, offers);
     }
     free(offers);
     free(have);
@@ -189,6 +291,8 @@ static void set_down(struct weft_collectives *it)
     weft_exec_close(it->exec);
     drop_board(it);
     free(it->local_members);
+    free(it->cross_members);
+    free(it->host_of);
     free(it->reports);
     free(it);
 }
@@ -203,7 +307,9 @@ static weft_status_t set_up(struct weft_comm *comm)
     it->comm = comm;
     weft_list_open(&it->node);
     status = find_local(it);
+    status = status == WEFT_OK ? find_cross(it) : status;
     status = status == WEFT_OK ? open_messages(it) : status;
+    weft_plan_facts_default(comm->ranks, weft_comm_cpus(), &it->facts);
     status = status == WEFT_OK && comm->ranks > 1 ? meet(it) : status;
     status = status == WEFT_OK ? open_exec(it) : status;
     if (status != WEFT_OK) {
@@ -322,7 +428,7 @@ weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *ca
             return status;
         }
     }
-    weft_comm_bind_job(shape, call);
+    weft_comm_bind_job(it, shape, call);
     remember(it, call, &shape->job);
     if (request_p != NULL || is_grouped(comm) || weft_exec_is_queued(it->exec)) {
         return begin(it, &shape->job, request_p);

@@ -46,6 +46,10 @@ void weft_bind(const struct weft_plan *plan, const struct weft_exec_group *group
     };
     size_t count = data->count;
     binding.total_len = count * binding.element;
+    if (data->is_cut) {
+        binding.total_len = cut(binding.total_len, group->ranks);
+        count = (binding.total_len + binding.element - 1) / binding.element;
+    }
     if (data->in_counts != NULL || data->out_counts != NULL) {
         size_t in = data->in_counts != NULL ? longest(data->in_counts, group->ranks) : 0;
         size_t out = data->out_counts != NULL ? longest(data->out_counts, group->ranks) : 0;
@@ -62,6 +66,16 @@ struct piece {
     size_t place, len;
 };
 
+/* Of a vector that was cut. */
+static struct piece find_cut(const struct weft_binding *binding, uint32_t rank)
+{
+    size_t all = binding->data->count * binding->element;
+    size_t from = rank * binding->total_len;
+    from = from < all ? from : all;
+    return (struct piece){.place = from,
+                          .len = all - from < binding->total_len ? all - from : binding->total_len};
+}
+
 static struct piece find_piece(const struct weft_binding *binding, enum weft_plan_space space,
                                uint32_t rank)
 {
@@ -71,6 +85,11 @@ static struct piece find_piece(const struct weft_binding *binding, enum weft_pla
     bool is_own = (space == WEFT_SPACE_IN && binding->is_in_own) ||
                   (space == WEFT_SPACE_OUT && binding->is_out_own);
     struct piece piece = {.place = rank * binding->total_len, .len = binding->total_len};
+    if (data->is_cut) {
+        piece = find_cut(binding, rank);
+        piece.place = is_own ? 0 : piece.place;
+        return piece;
+    }
     if (space != WEFT_SPACE_IN && space != WEFT_SPACE_OUT) {
         counts = data->in_counts != NULL ? data->in_counts : data->out_counts;
         places = NULL;

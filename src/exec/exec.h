@@ -22,6 +22,13 @@ struct weft_exec_group {
     struct weft_board *board; /* NULL: they share no memory; lent */
 };
 
+/* What happens to the input before a plan that adds in several places sees it. */
+enum weft_exec_prelude {
+    WEFT_PRELUDE_NONE,
+    WEFT_PRELUDE_SCALE, /* a copy times `before` */
+    WEFT_PRELUDE_WIDEN, /* (and) computed in f32, the result rounded at the end */
+};
+
 /* The data of one stage. Counts and places are in elements, [ranks of the group]; NULL: equal, in a row. */
 struct weft_exec_data {
     weft_dtype_t dtype;
@@ -30,7 +37,9 @@ struct weft_exec_data {
     uint32_t divide_by; /* of every result; 1: not */
     const void *in;
     void *out;
-    size_t count; /* of the vector, or of one piece */
+    size_t count;    /* of the vector, or of one piece; is_cut: of all pieces together */
+    bool is_cut;     /* the pieces are a vector cut into as many as there are ranks */
+    uint8_t prelude; /* enum weft_exec_prelude */
     const size_t *in_counts, *in_places;
     const size_t *out_counts, *out_places;
 };

@@ -46,7 +46,8 @@ struct weft_exec_run {
     /* the present stage */
     const struct weft_plan *plan;
     struct weft_exec_group *group;
-    struct weft_board *board; /* NULL: its plan needs none */
+    struct weft_board *board;   /* NULL: its plan needs none */
+    struct weft_exec_data data; /* of the stage, or of its prelude's copies */
     struct weft_binding binding;
     size_t slot_offset;   /* in every ring */
     uint32_t slots_free;  /* the clock at which everybody has ended who used the slots */
@@ -73,6 +74,8 @@ struct weft_exec {
     uint32_t item_room;
     uint8_t *scratch; /* TMP, then staging; owned */
     size_t scratch_room, tmp_len;
+    uint8_t *copies; /* of a prelude: input, then output; owned */
+    size_t copies_room;
     struct weft_exec_view *views; /* [ranks], owned; NULL until needed */
     uint64_t moved;
 
@@ -110,6 +113,13 @@ static inline bool weft_exec_is_reached(const struct weft_exec *exec,
 
 /* Until it is over; its result. */
 weft_status_t weft_exec_finish(struct weft_exec_run *run);
+
+/* ---- prelude.c ---- */
+/* Bytes of copies that the stage needs. */
+size_t weft_exec_prelude_len(const struct weft_exec_stage *stage);
+/* Sets run->data: the stage's, or its copies. */
+void weft_exec_prelude(struct weft_exec_run *run);
+void weft_exec_postlude(struct weft_exec_run *run);
 
 /* ---- quick.c ---- */
 weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job);

@@ -70,7 +70,7 @@ void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick)
     quick->count = 0;
     job->quick = NULL;
     if (job->stages != 1 || (plan->builder->traits & WEFT_PLAN_SHARED) == 0 || stage->has_mapped ||
-        stage->group->ranks < 2 || plan->shows != 1 ||
+        stage->group->ranks < 2 || plan->shows != 1 || stage->data.prelude != WEFT_PRELUDE_NONE ||
         plan->builder->rounds(plan, stage->group->rank) != 1) {
         return;
     }
@@ -198,8 +198,9 @@ static __attribute__((noinline)) weft_status_t go_on(const struct scene *scene, 
     run.slots_free = slots_free;
     run.is_short = scene->is_short;
     run.entry = entry;
+    run.data = stage->data;
     if (entry == 0) {
-        weft_bind(run.plan, run.group, &stage->data, &run.binding);
+        weft_bind(run.plan, run.group, &run.data, &run.binding);
         run.rounds = 1;
         run.index = index;
         run.is_begun = true;

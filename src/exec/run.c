@@ -50,14 +50,34 @@ static weft_status_t grow_items(struct weft_exec *exec, uint32_t room)
     return WEFT_OK;
 }
 
+/* Room for at least `len` bytes, whose content does not matter. */
+static weft_status_t grow(uint8_t **memory, size_t *room, size_t len)
+{
+    uint8_t *grown;
+    if (len <= *room) {
+        return WEFT_OK;
+    }
+    len = (len + 4095) / 4096 * 4096;
+    grown = aligned_alloc(4096, len);
+    if (grown == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a collective: %zu bytes of scratch", len);
+    }
+    free(*memory);
+    *memory = grown;
+    *room = len;
+    return WEFT_OK;
+}
+
 weft_status_t weft_exec_prepare(struct weft_exec *exec, const struct weft_exec_job *job)
 {
-    size_t most = 0;
+    size_t most = 0, copies = 0;
     uint32_t items = 0;
+    weft_status_t status;
     for (uint32_t i = 0; i < job->stages; i++) {
         const struct weft_exec_stage *stage = &job->stage[i];
         struct weft_binding binding;
-        size_t len;
+        size_t len = weft_exec_prelude_len(stage);
+        copies = len > copies ? len : copies;
         if (stage->needs.items == 0 && stage->plan.tmp_units == 0) {
             continue;
         }
@@ -66,17 +86,9 @@ weft_status_t weft_exec_prepare(struct weft_exec *exec, const struct weft_exec_j
         most = len > most ? len : most;
         items = stage->needs.items > items ? stage->needs.items : items;
     }
-    if (most > exec->scratch_room) {
-        uint8_t *grown = aligned_alloc(4096, (most + 4095) / 4096 * 4096);
-        if (grown == NULL) {
-            return weft_fail(WEFT_ERR_MEMORY, "no memory for a collective: %zu bytes of scratch",
-                             most);
-        }
-        free(exec->scratch);
-        exec->scratch = grown;
-        exec->scratch_room = most;
-    }
-    return items > exec->item_room ? grow_items(exec, items + 16) : WEFT_OK;
+    status = grow(&exec->scratch, &exec->scratch_room, most);
+    status = status == WEFT_OK ? grow(&exec->copies, &exec->copies_room, copies) : status;
+    return status == WEFT_OK && items > exec->item_room ? grow_items(exec, items + 16) : status;
 }
 
 /* ---- the loop ---- */
@@ -114,7 +126,10 @@ static bool begin_stage(struct weft_exec_run *run)
     run->round = run->index = 0;
     run->sends = run->recvs = run->next_recv = 0;
     run->staged_len = 0;
-    weft_bind(run->plan, run->group, &stage->data, &run->binding);
+    if (run->entry == 0) {
+        weft_exec_prelude(run);
+    }
+    weft_bind(run->plan, run->group, &run->data, &run->binding);
     run->is_out_streamed = run->binding.total_len > (size_t)1 << 20 &&
                            2 * run->group->ranks * run->binding.total_len > exec->cache_len;
     exec->tmp_len = (size_t)run->plan->tmp_units * weft_bind_unit(&run->binding);
@@ -219,6 +234,7 @@ static bool do_stage(struct weft_exec_run *run)
         weft_exec_shared_end(run);
         run->board = NULL;
     }
+    weft_exec_postlude(run);
     run->is_begun = false;
     return true;
 }
@@ -271,6 +287,7 @@ void weft_exec_close(struct weft_exec *exec)
     free(exec->sends);
     free(exec->recvs);
     free(exec->scratch);
+    free(exec->copies);
     free(exec->views);
     free(exec);
 }

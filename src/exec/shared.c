@@ -220,9 +220,8 @@ static bool map_all(struct weft_exec_run *run)
 
 static void switch_plan(struct weft_exec_run *run, const struct weft_plan *plan)
 {
-    const struct weft_exec_stage *stage = &run->job->stage[run->stage];
     run->plan = plan;
-    weft_bind(plan, run->group, &stage->data, &run->binding);
+    weft_bind(plan, run->group, &run->data, &run->binding);
 }
 
 /* ---- beginning and end of a stage ---- */

@@ -13,12 +13,10 @@
 #include "plan/choose.h"
 
 #define LINE 64 /* blocks begin at multiples of it */
+#define DEPTH_MAX 16 /* segments in the slots at once */
 
 static const char *const small[] = {"oneshot", "staged", NULL};
 static const char *const large[] = {"staged", "oneshot", NULL};
-
-#define DEPTH_MAX 16 /* segments in the slots of "staged" at once: more hide more waiting */
-#define DEPTH_MIN 3
 
 /* What one rank puts where others read it. */
 static double shown_bytes(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask)
@@ -28,9 +26,9 @@ static double shown_bytes(const struct weft_plan_facts *facts, const struct weft
     return ask->coll == WEFT_BARRIER ? 0 : is_own ? ask->bytes / facts->ranks : ask->bytes;
 }
 
-static uint32_t whole(double number)
+static double whole(double number)
 {
-    uint32_t floor = (uint32_t)number;
+    double floor = (double)(uint64_t)number;
 
     return number > floor ? floor + 1 : floor;
 }
@@ -40,21 +38,20 @@ static bool fits(const struct weft_plan_facts *facts, const struct weft_plan *pl
     double blocks = plan->parts > 0 ? plan->parts : (double)plan->ranks * plan->segments;
     double slots = (double)plan->slots * plan->slot_blocks;
 
-    return slots * (bytes / blocks + LINE) <= facts->slot_room;
+    return slots * LINE * whole(bytes / blocks / LINE) <= facts->slot_room;
 }
 
-/* As many segments in the slots as there is room for. */
-static bool shape_deepest(const struct weft_plan_facts *facts, double bytes, struct weft_plan *plan)
+/* As many segments at once as there is room for: a line is written again only long after it was read. */
+static void deepen(const struct weft_plan_facts *facts, double bytes, struct weft_plan *plan_p)
 {
-    for (uint32_t depth = DEPTH_MAX; depth >= DEPTH_MIN; depth--) {
-        struct weft_plan deep = *plan;
-        deep.radix = depth;
-        if (plan->builder->shape(&deep) && fits(facts, &deep, bytes)) {
-            *plan = deep;
-            return true;
+    for (uint32_t depth = DEPTH_MAX; depth > plan_p->radix && plan_p->radix != 0; depth--) {
+        struct weft_plan plan = *plan_p;
+        plan.radix = depth;
+        if (plan.builder->shape(&plan) && fits(facts, &plan, bytes)) {
+            *plan_p = plan;
+            return;
         }
     }
-    return false;
 }
 
 const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
@@ -65,7 +62,7 @@ const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
     bool is_past = weft_plan_facts_past_cache(facts, ask->bytes);
     double chunk = is_past ? calibration->chunk_past : calibration->chunk_cached;
     double chunks = shown_bytes(facts, ask) / chunk;
-    uint32_t segments = chunks < 1 ? 1 : chunks > 1e6 ? 1000000 : whole(chunks);
+    uint32_t segments = chunks < 1 ? 1 : chunks > 1e6 ? 1000000 : (uint32_t)whole(chunks);
     bool is_cut = (builder->traits & WEFT_PLAN_PIPELINED) != 0;
 
     for (;; segments *= 2) {
@@ -73,7 +70,8 @@ const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
                              plan_p)) {
             return "is not possible for this number of ranks";
         }
-        if (is_cut ? shape_deepest(facts, ask->bytes, plan_p) : fits(facts, plan_p, ask->bytes)) {
+        if (fits(facts, plan_p, ask->bytes)) {
+            deepen(facts, ask->bytes, plan_p);
             return NULL;
         }
         if (!is_cut || segments > UINT32_MAX / 2 / facts->ranks / 4) {

@@ -181,6 +181,15 @@ static void start_helpers(void)
 }
 #endif
 
+/* cmocka's handlers would run the rest of the test again, in the rank. */
+static void forget_handlers(void)
+{
+    static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++) {
+        signal(deadly[i], SIG_DFL);
+    }
+}
+
 _Noreturn void harness_be_rank(struct harness *harness, int rank, pid_t parent)
 {
     struct settling settling;
@@ -188,6 +197,7 @@ _Noreturn void harness_be_rank(struct harness *harness, int rank, pid_t parent)
     if (getppid() != parent) {
         _exit(1); /* it died before we could ask to die with it */
     }
+    forget_handlers();
     start_helpers();
     harness_count(&settling.before);
     if (rank < 0) {
