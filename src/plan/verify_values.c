@@ -213,18 +213,15 @@ static bool next_target(struct run *run, const struct actor *actor, struct targe
                         struct extent *extent_p)
 {
     const struct weft_plan_ref *to = &targets->step->to, *also = &targets->step->also;
-    for (; targets->next < run->ranks; targets->next++) {
-        uint32_t rank = targets->next;
-        const struct actor *owner = &run->actors[rank];
-        if (to->space == WEFT_SPACE_ALL_OUT) {
-            if (to->block < owner->out_from || to->block >= owner->out_to) {
-                continue;
-            }
-        } else if (rank != actor->rank) {
-            continue;
+    if (to->space != WEFT_SPACE_ALL_OUT && targets->next == 0) {
+        targets->next = run->ranks;
+        return weft_verify_find(run, actor, to, actor->rank, extent_p);
+    }
+    while (targets->next < run->ranks) {
+        uint32_t rank = targets->next++;
+        if (to->block >= run->actors[rank].out_from && to->block < run->actors[rank].out_to) {
+            return weft_verify_find(run, actor, to, rank, extent_p);
         }
-        targets->next++;
-        return weft_verify_find(run, actor, to, rank, extent_p);
     }
     if (targets->next == run->ranks && also->space != WEFT_SPACE_NONE) {
         targets->next++;
