@@ -12,7 +12,7 @@
 #define LINE_LEN 1024
 #define RANKS_LOOKED_AT 256 /* to see whether all do the same */
 #define RANKS_GLANCED_AT 8
-#define ARROWS_MAX 32       /* of one round */
+#define ARROWS_MAX 32 /* of one round */
 #define INDENT 11
 #define IN_FULL 8 /* rounds */
 

@@ -265,7 +265,7 @@ weft_status_t weft_plan_choose(const struct weft_plan_facts *facts, const struct
     return status;
 }
 
-weft_status_t weft_choose_timed(const struct weft_plan_facts *facts,
+weft_status_t weft_plan_predict(const struct weft_plan_facts *facts,
                                 const struct weft_plan_ask *ask, struct weft_plan *plan_p,
                                 double *time_s_p)
 {

@@ -19,12 +19,6 @@ struct weft_choose {
     double limit_s; /* nobody asks how much slower than this it is; 0: everybody */
 };
 
-/* ---- choose.c ---- */
-/* The choice and its predicted time. */
-weft_status_t weft_choose_timed(const struct weft_plan_facts *facts,
-                                const struct weft_plan_ask *ask, struct weft_plan *plan_p,
-                                double *time_s_p);
-
 /* ---- choose_try.c ---- */
 bool weft_plan_is_reduction(weft_coll_t coll);
 /* NULL, or why it may not. */

@@ -128,7 +128,7 @@ double weft_choose_hierarchical_s(const struct weft_plan_facts *facts,
                  : !is_even(facts)       ? "hosts have different numbers of ranks"
                                          : "this operation is not composed";
     for (uint32_t i = 0; i < count; i++) {
-        if (weft_choose_timed(&phase[i].facts, &phase[i].ask, &plan, &each) != WEFT_OK) {
+        if (weft_plan_predict(&phase[i].facts, &phase[i].ask, &plan, &each) != WEFT_OK) {
             *why_not_p = "one of its phases has no plan";
             return WEFT_CHOOSE_UNKNOWN;
         }

@@ -91,20 +91,35 @@ static double steps_of(const struct weft_plan *plan, uint32_t rank, uint32_t rou
     return low + 1;
 }
 
-/* About how many steps a run has, from some rounds of some ranks. */
-static double count_steps(const struct prediction *it)
+/* All rounds of a rank; the first and the last are often of their own kind. */
+static double rank_steps(const struct weft_plan *plan, uint32_t rank)
 {
-    const struct weft_plan *plan = it->plan;
-    uint32_t classes = weft_sim_classes(it->facts, weft_sim_symmetry(plan));
+    uint32_t rounds = plan->builder->rounds(plan, rank);
     double sum = 0;
 
-    for (uint32_t i = 0; i < RANKS_LOOKED_AT; i++) {
-        uint32_t rank = (uint32_t)((uint64_t)(plan->ranks - 1) * i / (RANKS_LOOKED_AT - 1));
-        uint32_t rounds = plan->builder->rounds(plan, rank);
-        for (uint32_t k = 0; k < ROUNDS_LOOKED_AT && rounds > 0; k++) {
-            uint32_t round = (uint32_t)((uint64_t)(rounds - 1) * k / (ROUNDS_LOOKED_AT - 1));
-            sum += steps_of(plan, rank, round) * rounds / ROUNDS_LOOKED_AT;
+    if (rounds <= ROUNDS_LOOKED_AT) {
+        for (uint32_t round = 0; round < rounds; round++) {
+            sum += steps_of(plan, rank, round);
         }
+        return sum;
+    }
+    sum = steps_of(plan, rank, rounds / 3) + steps_of(plan, rank, rounds - 1 - rounds / 3);
+    return steps_of(plan, rank, 0) + steps_of(plan, rank, rounds - 1) + sum / 2 * (rounds - 2);
+}
+
+/* About how many steps a run has, from some ranks. */
+static double count_steps(const struct prediction *it)
+{
+    uint32_t classes = weft_sim_classes(it->facts, weft_sim_symmetry(it->plan));
+    struct weft_plan few = *it->plan;
+    double sum = 0;
+
+    if (it->plan->segments > SEGMENTS_RUN) { /* it is not run in full either */
+        reshape(it->plan, it->plan->ranks, SEGMENTS_RUN, &few);
+    }
+    for (uint32_t i = 0; i < RANKS_LOOKED_AT; i++) {
+        uint32_t rank = (uint32_t)((uint64_t)(few.ranks - 1) * i / (RANKS_LOOKED_AT - 1));
+        sum += rank_steps(&few, rank);
     }
     return sum / RANKS_LOOKED_AT * 2 * classes;
 }

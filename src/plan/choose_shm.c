@@ -12,7 +12,7 @@
  */
 #include "plan/choose.h"
 
-#define LINE 64 /* blocks begin at multiples of it */
+#define LINE 64      /* blocks begin at multiples of it */
 #define DEPTH_MAX 16 /* segments in the slots at once */
 
 static const char *const small[] = {"oneshot", "staged", NULL};

@@ -121,6 +121,7 @@ struct weft_plan_cost {
         copies; /* bytes written by cores, per byte of output of a rank: messages, slots, results */
     uint64_t messages; /* of all ranks */
     uint32_t rounds, last_rank;
+    uint32_t hops;    /* of the critical path, when it was wanted */
     uint32_t classes; /* ranks that were run */
     uint32_t symmetry;
     uint64_t steps; /* that were run */
@@ -177,6 +178,10 @@ struct weft_plan_choice {
  * ERR_INVALID: algo is not understood. why_p may be NULL: then only what decides is looked at. */
 weft_status_t weft_plan_choose(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask,
                                struct weft_plan *plan_p, struct weft_plan_choice *why_p);
+/* The same choice, with its predicted time; < 0: not known. */
+weft_status_t weft_plan_predict(const struct weft_plan_facts *facts,
+                                const struct weft_plan_ask *ask, struct weft_plan *plan_p,
+                                double *time_s_p);
 /* The name that WEFT_ALGO has for this operation, into name; "" when it has none. ERR_INVALID names the
  * word that is no algorithm or no operation. */
 #define WEFT_PLAN_NAME_LEN 32

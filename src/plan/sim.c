@@ -465,7 +465,7 @@ static void sum_up(const struct weft_plan_sim *sim, struct weft_plan_cost *cost_
 }
 
 /* Follows the hops back from the rank that ended last; in a class run a hop is moved to where it happens. */
-static bool keep_path(struct weft_plan_sim *sim, const struct weft_plan_cost *cost)
+static bool keep_path(struct weft_plan_sim *sim, struct weft_plan_cost *cost)
 {
     uint32_t most = sim->run->path_max, count = 0, rank = cost->last_rank;
     uint32_t hop = most > 0 ? sim->actor[cost->last_rank].hop : WEFT_SIM_NONE;
@@ -475,6 +475,9 @@ static bool keep_path(struct weft_plan_sim *sim, const struct weft_plan_cost *co
         return most == 0;
     }
     sim->path = path;
+    for (uint32_t at = hop; at != WEFT_SIM_NONE; at = sim->hop[at].parent) {
+        cost->hops++;
+    }
     for (; hop != WEFT_SIM_NONE && count < most; hop = sim->hop[hop].parent, count++) {
         const struct sim_hop *at = &sim->hop[hop];
         uint32_t from = weft_sim_back(sim, rank, at->offset);
