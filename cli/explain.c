@@ -117,7 +117,7 @@ static void print_cost(const struct answer *answer)
            cost->rounds, cost->rounds == 1 ? "" : "s", (unsigned long long)cost->messages,
            cost->messages == 1 ? "" : "s", weft_explain_bytes(cost->sent_inside, inside),
            weft_explain_bytes(cost->sent_between, between));
-    printf("%.2f bytes written by cores per byte of a rank's data; time: %s\n", cost->copies,
+    printf("%.2f bytes written by cores per byte of a rank's data\ntime: %s\n", cost->copies,
            weft_explain_parts(&cost->parts, cost->time_s, parts));
 }
 
