@@ -141,13 +141,26 @@ static void print_phases(const struct answer *answer)
     free(choice);
 }
 
+/* The reason and, on a line of its own, what the next best would take. */
+static void print_reason(const char *reason)
+{
+    const char *other = strstr(reason, "; ");
+
+    printf("%.*s\n", other != NULL ? (int)(other - reason) : (int)strlen(reason), reason);
+    if (other != NULL) {
+        printf("%s\n", other + 2);
+    }
+}
+
 static void print_answer(const struct answer *answer)
 {
     char where[EXPLAIN_TEXT_LEN], bytes[EXPLAIN_WORD_LEN];
     const struct weft_plan_ask *ask = &answer->job.ask;
 
-    printf("%s of %s, %s\n%s\n\n", weft_coll_name(ask->coll), weft_explain_bytes(ask->bytes, bytes),
-           weft_explain_where(&answer->job.facts, where), answer->choice.reason);
+    printf("%s of %s, %s\n", weft_coll_name(ask->coll), weft_explain_bytes(ask->bytes, bytes),
+           weft_explain_where(&answer->job.facts, where));
+    print_reason(answer->choice.reason);
+    printf("\n");
     print_options(&answer->choice);
     printf("\n%s: %s\n", answer->plan.builder->name, answer->plan.builder->summary);
     if (answer->plan.builder == &weft_plan_hierarchical) {
