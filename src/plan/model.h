@@ -16,11 +16,13 @@
 /* ---- calibration (model_calibration.c): what was measured, one for all ranks ---- */
 
 /* A message of b bytes keeps its sender busy for message_s + b / rate, its receiver too; the first byte is
- * there latency_s after the sender began. */
+ * there latency_s after the sender began. Where ranks outnumber cores, a rank that has waited first
+ * spends wait_s for each rank per core: the others look whether their own has come. */
 struct weft_plan_path {
     double latency_s;
     double rate;
     double message_s;
+    double wait_s;
 };
 
 struct weft_plan_calibration {
@@ -31,14 +33,14 @@ struct weft_plan_calibration {
     double slot_write_rate;         /* into memory that another rank reads */
     double slot_read_rate;          /* out of it */
     double memory_rate;             /* bytes read and written by all cores of a host together */
-    double switch_s;                /* oversubscribed: from one waiting rank to the next */
+    double flag_wait_s;             /* as wait_s, of flags */
     /* shared memory of one host (choose_shm.c), bytes that a rank shows the others: */
     double oneshot_max_near, oneshot_max_far; /* at most, at once */
     double chunk_cached, chunk_past; /* beyond, at a time: while all fits the cache, or not */
 };
 
 void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p);
-/* One line: every number that is not the default, "loopback=2us:5.5G:1us copy=12G"; "" is the default.
+/* One line: every number that is not the default, "loopback=2us:5.5G:1us:4us copy=12G"; "" is the default.
  * Rounded to what is shown: ranks agree by parsing the same text. */
 #define WEFT_PLAN_CALIBRATION_LEN 512
 void weft_plan_calibration_print(const struct weft_plan_calibration *calibration,

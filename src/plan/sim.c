@@ -147,6 +147,15 @@ void weft_sim_work(struct weft_plan_sim *sim, struct sim_actor *actor, double se
     *part += seconds;
 }
 
+void weft_sim_waited(struct weft_plan_sim *sim, struct sim_actor *actor, double wait_s)
+{
+    if (actor->has_waited && weft_plan_facts_oversubscribed(sim->facts)) {
+        double crowd = (double)sim->facts->host_ranks / sim->facts->cores;
+        weft_sim_work(sim, actor, wait_s * crowd, &actor->parts.wait);
+    }
+    actor->has_waited = false;
+}
+
 uint32_t weft_sim_hop(struct weft_plan_sim *sim, uint32_t parent, uint32_t offset, uint32_t round,
                       double time_s)
 {
@@ -232,10 +241,7 @@ static bool await(struct weft_plan_sim *sim, uint32_t number, const struct weft_
         }
         actor->awaited = 0;
     }
-    if (actor->has_waited && weft_plan_facts_oversubscribed(sim->facts)) {
-        weft_sim_work(sim, actor, sim->facts->calibration.switch_s, &actor->parts.wait);
-    }
-    actor->has_waited = false;
+    weft_sim_waited(sim, actor, sim->facts->calibration.flag_wait_s);
     return true;
 }
 
@@ -297,7 +303,7 @@ static void post_next(struct weft_plan_sim *sim, uint32_t number)
 static void end_round(struct sim_actor *actor)
 {
     if (actor->is_waiting && actor->first_note == WEFT_SIM_NONE) {
-        actor->is_waiting = actor->is_posted = false;
+        actor->is_waiting = actor->is_posted = actor->has_received = false;
         actor->index = 0;
         actor->round++;
         actor->state = actor->round < actor->rounds ? SIM_READY : SIM_DONE;

@@ -36,9 +36,9 @@ static const char *name_of(const struct weft_plan_facts *facts, const struct wef
 
 static void every_operation_has_a_plan_everywhere(void **state)
 {
-    static const uint32_t layouts[][3] = {{1, 1, 2},  {1, 2, 2}, {1, 3, 2}, {1, 8, 2}, {1, 8, 16},
-                                          {2, 1, 2},  {2, 4, 8}, {3, 5, 2}, {7, 1, 1}, {1, 64, 2},
-                                          {16, 8, 16}};
+    static const uint32_t layouts[][3] = {{1, 1, 2},  {1, 2, 2},  {1, 3, 2},  {1, 8, 2},
+                                          {1, 8, 16}, {2, 1, 2},  {2, 4, 8},  {3, 5, 2},
+                                          {7, 1, 1},  {1, 64, 2}, {16, 8, 16}};
     static const double sizes[] = {0, 8, 1e3, 1e5, 1e7, 1e10};
 
     (void)state;
@@ -256,8 +256,9 @@ static void a_name_is_taken_or_refused_with_those_that_can(void **state)
     (void)state;
     ask.algo = "alltoall:ring";
     assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_UNSUPPORTED);
-    assert_string_equal(weft_error_text(), "alltoall with 8 ranks: ring does not do this operation; "
-                                           "possible: bruck, pairwise, spread");
+    assert_string_equal(weft_error_text(),
+                        "alltoall with 8 ranks: ring does not do this operation; "
+                        "possible: bruck, pairwise, spread");
     ask.algo = "staged";
     assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_UNSUPPORTED);
     assert_non_null(strstr(weft_error_text(), "staged needs all ranks on one host"));
