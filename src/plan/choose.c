@@ -236,10 +236,26 @@ static void explain(struct chooser *chooser)
 
 /* ---- */
 
+/* Ranks that lie host by host need no list: then one host can stand for all. */
+static bool is_host_by_host(const struct weft_plan_facts *facts)
+{
+    for (uint32_t rank = 0; rank < facts->ranks; rank++) {
+        if (facts->host_of[rank] != rank / facts->host_ranks) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static weft_status_t choose(struct chooser *chooser)
 {
+    struct weft_plan_facts facts = *chooser->ask.facts;
     weft_status_t status;
 
+    if (facts.host_of != NULL && is_host_by_host(&facts)) {
+        facts.host_of = NULL;
+    }
+    chooser->ask.facts = &facts;
     chooser->ask.sim = weft_plan_sim_open();
     if (chooser->ask.sim == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory to choose a plan in");

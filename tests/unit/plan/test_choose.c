@@ -174,6 +174,27 @@ static void several_hosts_of_several_ranks_go_by_slices(void **state)
     assert_string_not_equal(name_of(&facts, &ask), "hierarchical");
 }
 
+static void a_list_of_hosts_in_order_changes_nothing(void **state)
+{
+    uint32_t host_of[2048];
+
+    (void)state;
+    for (uint32_t rank = 0; rank < 2048; rank++) {
+        host_of[rank] = rank / 4;
+    }
+    for (unsigned coll = 0; coll < WEFT_COLLS; coll++) {
+        struct weft_plan_facts facts = facts_of(512, 4, 8, WEFT_INSIDE_SHM), listed = facts;
+        struct weft_plan_ask ask = ask_for((weft_coll_t)coll, 1e6);
+        struct weft_plan plan, same;
+        double time_s, same_s;
+        listed.host_of = host_of;
+        assert_int_equal(weft_plan_predict(&facts, &ask, &plan, &time_s), WEFT_OK);
+        assert_int_equal(weft_plan_predict(&listed, &ask, &same, &same_s), WEFT_OK);
+        assert_memory_equal(&plan, &same, sizeof(plan));
+        assert_true(time_s > 0 && time_s == same_s);
+    }
+}
+
 /* ---- phases ---- */
 
 static void phases_divide_the_data_and_the_nics(void **state)
@@ -399,6 +420,7 @@ int main(void)
         cmocka_unit_test(slots_always_fit_their_room),
         cmocka_unit_test(a_crowded_host_over_tcp_sends_few_messages),
         cmocka_unit_test(several_hosts_of_several_ranks_go_by_slices),
+        cmocka_unit_test(a_list_of_hosts_in_order_changes_nothing),
         cmocka_unit_test(phases_divide_the_data_and_the_nics),
         cmocka_unit_test(deterministic_mode_takes_only_what_adds_in_rank_order),
         cmocka_unit_test(deterministic_mode_refuses_another_by_name),
