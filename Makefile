@@ -4,14 +4,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 NINJA_JOBS := $(if $(JOBS),-j$(JOBS))
 
-.PHONY: help demo build test check-all lint format bench compare-p2p compare-lanes install clean
+.PHONY: help demo build test check-all lint format bench compare compare-p2p compare-lanes install clean
 .NOTPARALLEL:
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
-demo: build ## install what is missing, build, and start an 8-rank job
-	build/weft bench bootstrap -n 8 --iters 20
+demo: build ## install what is missing, build, and sweep an allreduce of 8 ranks (seconds)
+	build/weft bench allreduce -n 8 -b 8 -e 16M -f 8 --report build/demo.html
 
 build: ## leave build/weft and build/libweft.so
 	@scripts/deps.sh scripts/deps-build.txt
@@ -38,6 +38,10 @@ format: ## rewrite the sources in the project's format
 
 bench: build ## start-up time at several sizes, beside a bare control
 	build/weft bench bootstrap -n 2,8,64
+
+compare: build ## collectives beside Open MPI, MPICH and Gloo, with a page (20 minutes); ROUNDS= ONLY="shm allreduce n2"
+	@scripts/deps.sh scripts/deps-bench.txt || echo "going on without what is missing"
+	@bench/compare.py --rounds $(or $(ROUNDS),5) $(if $(ONLY),--only "$(ONLY)")
 
 compare-p2p: build ## messages and puts beside Open MPI, UCX, libfabric, iperf3 (minutes); ROUNDS=
 	@scripts/deps.sh scripts/deps-bench.txt || echo "going on without what is missing"

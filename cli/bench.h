@@ -7,6 +7,8 @@
 
 int weft_cli_bench_bootstrap(int argc, char **argv);
 int weft_cli_bench_p2p(int argc, char **argv);
+int weft_cli_bench_report(int argc, char **argv);
+int weft_cli_bench_coll(weft_coll_t coll, int argc, char **argv);
 
 /* ---- figures (bench.c) ---- */
 
@@ -17,6 +19,8 @@ struct weft_bench_figures { /* µs */
 void weft_bench_figures(uint64_t *samples_ns, size_t count, struct weft_bench_figures *figures_p);
 /* "time_us": {…} */
 void weft_bench_json_figures(struct weft_cli_json *json, const struct weft_bench_figures *figures);
+/* "host": {…} */
+void weft_bench_json_host(struct weft_cli_json *json);
 
 /* Raises a sample to ns if that is more: the slowest rank counts. */
 void weft_bench_keep_slowest(_Atomic uint64_t *sample, uint64_t ns);
@@ -24,6 +28,61 @@ void weft_bench_keep_slowest(_Atomic uint64_t *sample, uint64_t ns);
 /* A thousand ranks need more descriptors than the usual soft limit: as many as the hard one gives.
  */
 void weft_bench_raise_fd_limit(void);
+
+/* ---- the clock of single operations ----
+ * A reading costs a tenth of the shortest operation measured, so it is the CPU's counter where
+ * there is one; how long a tick is comes from weft_clock_ns() over a whole batch. */
+
+static inline uint64_t weft_bench_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return weft_clock_ns();
+#endif
+}
+
+/* ---- under a launcher (bench.c) ---- */
+
+/* Is this process a rank of a job of several? Then which. WEFT_BENCH_BROKEN_JOB: weft_error_text(). */
+struct weft_bench_job {
+    int rank, ranks;
+};
+enum weft_bench_launch { WEFT_BENCH_ALONE, WEFT_BENCH_IN_JOB, WEFT_BENCH_BROKEN_JOB };
+enum weft_bench_launch weft_bench_find_job(struct weft_bench_job *job_p);
+
+/* ---- what the machine gives (bench_limit.c) ---- */
+
+double weft_bench_median(double *values, size_t count); /* sorts them; count ≥ 1 */
+
+/* No flag takes so long: the two share a core, or somebody else has one. */
+#define WEFT_BENCH_BUSY_NS 2000
+
+/* In memory that two processes or threads share; zeroed at first. */
+struct weft_bench_flags {
+    _Atomic bool is_again; /* the first one's decision */
+    _Alignas(64) _Atomic uint32_t ping;
+    _Alignas(64) _Atomic uint32_t pong;
+};
+/* By both at once, one of them first: the one-way time of a flag, ns (of the second one: of no use).
+ * value: of each its own, 0 at first, kept from probe to probe. */
+double weft_bench_probe(struct weft_bench_flags *flags, bool is_first, uint32_t *value);
+
+/* c = a + b over and over for about so long: the best rate, of all bytes read and written, with stores
+ * around the cache or plain ones, whichever is faster. c is 16-aligned; count ≥ 1. */
+double weft_bench_add_gbs(float *c, const float *a, const float *b, size_t count, uint64_t time_ns);
+
+/* A bare connection over loopback; -1: errno. Accept closes the listener. */
+int weft_bench_socket_listen(uint16_t *port_p);
+int weft_bench_socket_accept(int listener);
+int weft_bench_socket_connect(uint16_t port);
+struct weft_bench_stream {
+    int fd;
+    uint8_t *send, *recv; /* lent; buffer_len each, used over and over */
+    size_t buffer_len;
+};
+/* Sends `out` and receives `in` bytes, both at once, spinning. false: errno. */
+bool weft_bench_socket_move(const struct weft_bench_stream *stream, size_t out, size_t in);
 
 /* ---- the bare star (bench_control.c) ---- */
 

@@ -116,7 +116,7 @@ static bool run_own(const struct p2p_arguments *arguments, struct p2p_report *re
     return is_fine;
 }
 
-static bool run_in_job(const struct p2p_arguments *arguments, const struct p2p_job *job,
+static bool run_in_job(const struct p2p_arguments *arguments, const struct weft_bench_job *job,
                        struct p2p_report *report, char *why)
 {
     struct p2p_plan plan;
@@ -128,7 +128,7 @@ static bool run_in_job(const struct p2p_arguments *arguments, const struct p2p_j
 
 /* job: NULL: the ranks are our own. Of a job only rank 0 has something to print. */
 static int run_all(const struct weft_cli_command *command, const struct p2p_arguments *arguments,
-                   const struct p2p_job *job)
+                   const struct weft_bench_job *job)
 {
     struct p2p_report report = {0};
     char why[WEFT_CREW_TEXT_LEN];
@@ -210,7 +210,7 @@ static int refuse(const struct weft_cli_command *command, struct p2p_arguments *
 
 /* In a job, what only the command's own ranks can do. -1: fine. */
 static int refuse_in_job(const struct weft_cli_command *command,
-                         const struct p2p_arguments *arguments, const struct p2p_job *job)
+                         const struct p2p_arguments *arguments, const struct weft_bench_job *job)
 {
     const struct weft_cli_list *ranks = &arguments->ranks;
     if (arguments->is_threads) {
@@ -231,13 +231,13 @@ static int refuse_in_job(const struct weft_cli_command *command,
 /* Its own ranks, or as a rank of a job. */
 static int begin(const struct weft_cli_command *command, struct p2p_arguments *arguments)
 {
-    struct p2p_job job = {0};
+    struct weft_bench_job job = {0};
     set_environment(arguments);
-    enum p2p_launch launch = weft_bench_p2p_find_job(&job);
-    if (launch == P2P_BROKEN_JOB) {
+    enum weft_bench_launch launch = weft_bench_find_job(&job);
+    if (launch == WEFT_BENCH_BROKEN_JOB) {
         return weft_cli_fail(command, "%s", weft_error_text());
     }
-    if (launch == P2P_IN_JOB) {
+    if (launch == WEFT_BENCH_IN_JOB) {
         int exit_status = refuse_in_job(command, arguments, &job);
         arguments->ranks = (struct weft_cli_list){.count = 1, .value = {job.ranks}};
         return exit_status >= 0 ? exit_status : run_all(command, arguments, &job);

@@ -113,9 +113,7 @@ struct p2p_shared {
     char wrong_text[P2P_TEXT_LEN]; /* the first difference, complete when the crew has ended */
     _Atomic uint64_t series_done;
     struct p2p_barrier all, pair;
-    _Atomic bool is_probe_again; /* rank 0's decision */
-    _Alignas(64) _Atomic uint32_t ping;
-    _Alignas(64) _Atomic uint32_t pong;
+    struct weft_bench_flags flags;
     _Alignas(64) _Atomic uint64_t pass_ns;
 };
 
@@ -174,14 +172,8 @@ bool weft_bench_p2p_fail_status(struct p2p_rank *rank, const char *what, weft_st
 void weft_bench_p2p_found_wrong(struct p2p_rank *rank, const struct p2p_series *series, size_t at,
                                 uint64_t wrong);
 
-/* Is this process a rank of a job of several? Then which. P2P_BROKEN_JOB: weft_error_text(). */
-struct p2p_job {
-    int rank, ranks;
-};
-enum p2p_launch { P2P_ALONE, P2P_IN_JOB, P2P_BROKEN_JOB };
-enum p2p_launch weft_bench_p2p_find_job(struct p2p_job *job_p);
 /* As that rank. At rank 0 the report is filled. false: why (WEFT_CREW_TEXT_LEN) says what failed. */
-bool weft_bench_p2p_run_in_job(const struct p2p_job *job, struct p2p_plan *plan,
+bool weft_bench_p2p_run_in_job(const struct weft_bench_job *job, struct p2p_plan *plan,
                                struct p2p_report *report, char *why);
 void weft_bench_p2p_progress(const struct p2p_plan *plan, size_t series_done);
 
@@ -195,19 +187,6 @@ void weft_bench_p2p_nics_add(struct p2p_nics *sum, const struct p2p_nics *before
                              const struct p2p_nics *after);
 /* Has something to tell: not a loopback that has sent nothing. */
 bool weft_bench_p2p_nics_counts(const struct p2p_nic *nic);
-
-/* ---- the clock of single operations ----
- * A reading costs a tenth of the shortest operation measured, so it is the CPU's counter where
- * there is one; how long a tick is comes from weft_clock_ns() over a whole batch. */
-
-static inline uint64_t weft_bench_p2p_ticks(void)
-{
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#else
-    return weft_clock_ns();
-#endif
-}
 
 /* ---- operations (bench_p2p_ops.c, bench_p2p_mesh.c, bench_p2p_meshbw.c) ---- */
 
@@ -231,9 +210,6 @@ size_t weft_bench_p2p_flood_index(int from, int to, int ranks);
 
 /* ---- the limit (bench_p2p_limit.c): by ranks 0 and 1 together ---- */
 
-/* No flag takes so long: the two share a core, or somebody else has one. */
-#define P2P_BUSY_NS 2000
-
 /* One-way time of a flag between the two, ns; NaN without shared memory. */
 double weft_bench_p2p_probe(struct p2p_rank *rank);
 /* What one message of the series takes at best, in *us_p at rank 0. NaN: not known. probe_ns: rank
@@ -242,7 +218,6 @@ bool weft_bench_p2p_limit(struct p2p_rank *rank, const struct p2p_series *series
                           double *us_p);
 /* A bare TCP connection over loopback between the two; only for P2P_TCP. */
 bool weft_bench_p2p_socket_open(struct p2p_rank *rank);
-double weft_bench_p2p_median(double *values, size_t count);
 
 /* ---- the bytes (bench_p2p_data.c) ---- */
 

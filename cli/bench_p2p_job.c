@@ -10,33 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/launch.h"
-
 #define TAG_MEET 1u   /* control messages */
 #define TAG_SAMPLES 9 /* a message */
-
-static const char *from_process(const char *name, void *context)
-{
-    (void)context;
-    return getenv(name);
-}
-
-enum p2p_launch weft_bench_p2p_find_job(struct p2p_job *job_p)
-{
-    struct weft_params *params = weft_cli_alloc(1, sizeof(*params));
-    struct weft_launch launch;
-    enum p2p_launch found = P2P_BROKEN_JOB;
-    if (weft_params_load(params) == WEFT_OK) {
-        if (!weft_launch_is_there(params, from_process, NULL)) {
-            found = P2P_ALONE;
-        } else if (weft_launch_detect(params, from_process, NULL, &launch) == WEFT_OK) {
-            *job_p = (struct p2p_job){.rank = launch.rank, .ranks = launch.ranks};
-            found = launch.ranks > 1 ? P2P_IN_JOB : P2P_ALONE; /* a shell that srun has started */
-        }
-    }
-    free(params);
-    return found;
-}
 
 /* ---- the ground ---- */
 
@@ -220,7 +195,7 @@ const struct p2p_ground weft_bench_p2p_job_ground = {
     .is_shared = false,
 };
 
-bool weft_bench_p2p_run_in_job(const struct p2p_job *job, struct p2p_plan *plan,
+bool weft_bench_p2p_run_in_job(const struct weft_bench_job *job, struct p2p_plan *plan,
                                struct p2p_report *report, char *why)
 {
     size_t len = (weft_bench_p2p_shared_len(plan) + 63) / 64 * 64;

@@ -10,117 +10,23 @@
  */
 #include "bench_p2p.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "topo/topo.h"
-
-#define PROBE_BLOCKS 5
-#define PROBE_BLOCK 100 /* 500 ping-pongs, < 0.3 ms */
-#define PROBE_WARMUP 50
-#define PROBE_TRIES 5
-#define POLLS_BEFORE_YIELD 200
 #define COPY_SAMPLES 9
 #define COPY_BYTES ((size_t)256 << 10) /* at least so much between two readings of the clock */
 #define COPIES_MAX 4096
 #define MOVES_MAX 301
 #define MOVES_MIN 5
 #define MOVE_BYTES ((size_t)256 << 20) /* no more than this for one limit, moves permitting */
-#define WRITE_LEN ((size_t)1 << 20)
 
-static int compare(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-double weft_bench_p2p_median(double *values, size_t count)
-{
-    qsort(values, count, sizeof(values[0]), compare);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
-
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-/* One more poll that found nothing. Yields when the other one may need this core. */
-static void be_patient(unsigned *polls)
-{
-    if (++*polls % POLLS_BEFORE_YIELD == 0) {
-        sched_yield();
-    } else {
-        relax();
-    }
-}
-
-/* ---- the flag ---- */
-
-static void await_flag(const _Atomic uint32_t *flag, uint32_t value)
-{
-    unsigned polls = 0;
-    while (atomic_load_explicit(flag, memory_order_acquire) != value) {
-        be_patient(&polls);
-    }
-}
-
-static void bounce(struct p2p_rank *rank, int count)
-{
-    struct p2p_shared *shared = rank->shared;
-    for (int i = 0; i < count; i++) {
-        uint32_t value = ++rank->say;
-        if (rank->rank == 0) {
-            atomic_store_explicit(&shared->ping, value, memory_order_release);
-            await_flag(&shared->pong, value);
-        } else {
-            await_flag(&shared->ping, value);
-            atomic_store_explicit(&shared->pong, value, memory_order_release);
-        }
-    }
-}
-
-static double probe_once(struct p2p_rank *rank)
-{
-    double one_way_ns[PROBE_BLOCKS] = {0};
-    bounce(rank, PROBE_WARMUP);
-    for (int block = 0; block < PROBE_BLOCKS; block++) {
-        uint64_t begin_ns = weft_clock_ns();
-        bounce(rank, PROBE_BLOCK);
-        one_way_ns[block] = (double)(weft_clock_ns() - begin_ns) / (2.0 * PROBE_BLOCK);
-    }
-    return weft_bench_p2p_median(one_way_ns, PROBE_BLOCKS);
-}
-
-/* Two that were just woken may sit on one core until the scheduler moves one: then again. */
 double weft_bench_p2p_probe(struct p2p_rank *rank)
 {
-    _Atomic bool *is_again = &rank->shared->is_probe_again;
-    if (!rank->ground->is_shared) {
-        return NAN;
-    }
-    for (int tries = 1;; tries++) {
-        double one_way_ns = probe_once(rank);
-        if (rank->rank == 0) {
-            atomic_store(is_again, one_way_ns > P2P_BUSY_NS && tries < PROBE_TRIES);
-        }
-        bounce(rank, 1); /* rank 1 sees the decision; rank 0 makes the next one only with it */
-        if (!atomic_load(is_again)) {
-            return one_way_ns;
-        }
-    }
+    return rank->ground->is_shared
+               ? weft_bench_probe(&rank->shared->flags, rank->rank == 0, &rank->say)
+               : NAN;
 }
 
 /* ---- memcpy ---- */
@@ -143,7 +49,7 @@ static double copy_us(struct p2p_rank *rank, const struct p2p_series *series)
             us[sample] = (double)(weft_clock_ns() - begin_ns) / 1e3 / (double)copies;
         }
     }
-    return weft_bench_p2p_median(us, COPY_SAMPLES);
+    return weft_bench_median(us, COPY_SAMPLES);
 }
 
 static double shm_limit(struct p2p_rank *rank, const struct p2p_series *series, double probe_ns)
@@ -166,49 +72,23 @@ static double shm_limit(struct p2p_rank *rank, const struct p2p_series *series, 
 
 /* ---- the bare socket ---- */
 
-static bool set_up(int fd)
-{
-    int on = 1;
-    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
-        return false;
-    }
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", sizeof("cubic") - 1) != 0) {
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", sizeof("reno") - 1); /* else as it is */
-    }
-    return true;
-}
-
-/* Rank 1 listens, rank 0 connects. false: errno. */
+/* Rank 1 listens, rank 0 connects. false: errno, or tell() has said why. */
 static bool connect_pair(struct p2p_rank *rank)
 {
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(addr);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
+    uint16_t *port = &rank->shared->port;
+    int listener = rank->rank == 1 ? weft_bench_socket_listen(port) : -1;
+    if (rank->rank == 1 && listener < 0) {
         return false;
     }
-    bool is_fine = set_up(fd); /* an accepted socket inherits it */
-    if (rank->rank == 1) {
-        is_fine = is_fine && bind(fd, (struct sockaddr *)&addr, len) == 0 && listen(fd, 1) == 0 &&
-                  getsockname(fd, (struct sockaddr *)&addr, &len) == 0;
-        rank->shared->port = ntohs(addr.sin_port);
-    }
-    if (!is_fine) {
-        close(fd);
+    if (!rank->ground->tell(rank, port, sizeof(*port))) {
+        if (listener >= 0) {
+            close(listener);
+        }
         return false;
     }
-    if (!rank->ground->tell(rank, &rank->shared->port, sizeof(rank->shared->port))) {
-        close(fd);
-        return false;
-    }
-    if (rank->rank == 1) {
-        rank->socket = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-        close(fd);
-        return rank->socket >= 0;
-    }
-    rank->socket = fd;
-    addr.sin_port = htons(rank->shared->port);
-    return connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0;
+    rank->socket =
+        rank->rank == 1 ? weft_bench_socket_accept(listener) : weft_bench_socket_connect(*port);
+    return rank->socket >= 0;
 }
 
 bool weft_bench_p2p_socket_open(struct p2p_rank *rank)
@@ -220,71 +100,26 @@ bool weft_bench_p2p_socket_open(struct p2p_rank *rank)
            weft_bench_p2p_fail(rank, "no bare socket over loopback: %s", strerror(errno));
 }
 
-/* What of `left` bytes may go in one call: from or to the same buffers as the transfer's. */
-static size_t piece(size_t left, size_t done, size_t buffer_len)
-{
-    size_t room = buffer_len - done % buffer_len;
-    size_t len = left < room ? left : room;
-    return len < WRITE_LEN ? len : WRITE_LEN;
-}
-
-static bool is_just_empty(ssize_t moved)
-{
-    return moved < 0 && (errno == EAGAIN || errno == EINTR);
-}
-
-/* Sends `out` and receives `in` bytes, both at once. false: errno. */
-static bool move_bytes(struct p2p_rank *rank, size_t buffer_len, size_t out, size_t in)
-{
-    unsigned polls = 0;
-    for (size_t sent = 0, got = 0; sent < out || got < in;) {
-        ssize_t moved = 0;
-        bool is_idle = true;
-        if (sent < out) {
-            moved = send(rank->socket, rank->send + sent % buffer_len,
-                         piece(out - sent, sent, buffer_len), MSG_DONTWAIT | MSG_NOSIGNAL);
-            if (moved < 0 && !is_just_empty(moved)) {
-                return false;
-            }
-            sent += moved > 0 ? (size_t)moved : 0;
-            is_idle = moved <= 0;
-        }
-        if (got < in) {
-            moved = recv(rank->socket, rank->recv + got % buffer_len,
-                         piece(in - got, got, buffer_len), MSG_DONTWAIT);
-            if (moved == 0) {
-                errno = ECONNRESET;
-            }
-            if (moved <= 0 && !is_just_empty(moved)) {
-                return false;
-            }
-            got += moved > 0 ? (size_t)moved : 0;
-            is_idle = is_idle && moved <= 0;
-        }
-        if (is_idle) {
-            be_patient(&polls);
-        }
-    }
-    return true;
-}
-
 /* One sample of the series, over the bare socket. */
 static bool move_sample(struct p2p_rank *rank, const struct p2p_series *series)
 {
-    size_t buffer_len = series->bytes * (size_t)series->slots;
+    const struct weft_bench_stream stream = {.fd = rank->socket,
+                                             .send = rank->send,
+                                             .recv = rank->recv,
+                                             .buffer_len = series->bytes * (size_t)series->slots};
     size_t total = series->bytes * (size_t)series->per_clock;
     bool is_first = rank->rank == 0;
     switch (series->op) {
     case P2P_LAT:
     case P2P_RTT:
     case P2P_MESH:
-        return move_bytes(rank, buffer_len, is_first ? total : 0, is_first ? 0 : total) &&
-               move_bytes(rank, buffer_len, is_first ? 0 : total, is_first ? total : 0);
+        return weft_bench_socket_move(&stream, is_first ? total : 0, is_first ? 0 : total) &&
+               weft_bench_socket_move(&stream, is_first ? 0 : total, is_first ? total : 0);
     case P2P_BIBW:
-        return move_bytes(rank, buffer_len, total, total);
+        return weft_bench_socket_move(&stream, total, total);
     default: /* one way, and an answer of one byte */
-        return move_bytes(rank, buffer_len, is_first ? total : 0, is_first ? 0 : total) &&
-               move_bytes(rank, buffer_len, is_first ? 0 : 1, is_first ? 1 : 0);
+        return weft_bench_socket_move(&stream, is_first ? total : 0, is_first ? 0 : total) &&
+               weft_bench_socket_move(&stream, is_first ? 0 : 1, is_first ? 1 : 0);
     }
 }
 
@@ -303,7 +138,7 @@ static bool tcp_limit(struct p2p_rank *rank, const struct p2p_series *series, do
         }
     }
     int messages = series->op == P2P_LAT ? 2 : series->per_clock;
-    *us_p = weft_bench_p2p_median(us, moves) / messages;
+    *us_p = weft_bench_median(us, moves) / messages;
     return true;
 }
 

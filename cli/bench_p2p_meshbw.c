@@ -88,7 +88,7 @@ double *weft_bench_p2p_matrix(const struct p2p_series *series, int ranks,
                 us[i] = (double)samples_ps[index] / 1e6;
             }
             gbs[from * ranks + to] =
-                from == to ? NAN : (double)series->bytes / weft_bench_p2p_median(us, iters) / 1e3;
+                from == to ? NAN : (double)series->bytes / weft_bench_median(us, iters) / 1e3;
         }
     }
     free(us);

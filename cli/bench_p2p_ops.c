@@ -22,7 +22,7 @@ static int other(const struct p2p_rank *rank)
 
 static void keep(uint64_t *ticks, int index, uint64_t *before)
 {
-    uint64_t now = weft_bench_p2p_ticks();
+    uint64_t now = weft_bench_ticks();
     if (ticks != NULL) {
         ticks[index] = now - *before;
     }
@@ -57,7 +57,7 @@ static bool ping_pong(struct p2p_rank *rank, const struct p2p_series *series, in
                       uint64_t *ticks)
 {
     bool is_first = rank->rank == 0;
-    uint64_t before = weft_bench_p2p_ticks();
+    uint64_t before = weft_bench_ticks();
     for (int i = 0; i < count; i++) {
         if (is_first && !send_one(rank, rank->send, series->bytes, TAG_DATA)) {
             return false;
@@ -121,7 +121,7 @@ static bool window_one_way(struct p2p_rank *rank, const struct p2p_series *serie
                            uint64_t *ticks)
 {
     uint8_t answer = 0;
-    uint64_t before = weft_bench_p2p_ticks();
+    uint64_t before = weft_bench_ticks();
     for (int i = 0; i < count; i++) {
         bool is_fine;
         if (rank->rank == 0) {
@@ -162,7 +162,7 @@ static bool exchange_answers(struct p2p_rank *rank)
 static bool window_both_ways(struct p2p_rank *rank, const struct p2p_series *series, int count,
                              uint64_t *ticks)
 {
-    uint64_t before = weft_bench_p2p_ticks();
+    uint64_t before = weft_bench_ticks();
     for (int i = 0; i < count; i++) {
         bool is_fine = post_recvs(rank, series, rank->requests) &&
                        post_sends(rank, series, rank->requests + series->inflight) &&
@@ -205,7 +205,7 @@ static bool put_all(struct p2p_rank *rank, const struct p2p_series *series, int 
     if (!recv_one(rank, &note, sizeof(note), TAG_READY)) {
         return false;
     }
-    uint64_t before = weft_bench_p2p_ticks();
+    uint64_t before = weft_bench_ticks();
     for (int i = 0; i < count; i++) {
         if (!put_and_quiet(rank, series)) {
             return false;

@@ -102,11 +102,11 @@ static bool run_timed(struct p2p_rank *rank, const struct p2p_series *series,
     }
     weft_bench_p2p_nics_read(rank->net_dev, &nics_before);
     uint64_t cpu_ns = weft_clock_cpu_ns();
-    uint64_t begin_ns = weft_clock_ns(), begin = weft_bench_p2p_ticks();
+    uint64_t begin_ns = weft_clock_ns(), begin = weft_bench_ticks();
     if (!op(rank, series, count, rank->rank == 0 ? rank->ticks : NULL)) {
         return false;
     }
-    uint64_t end = weft_bench_p2p_ticks(), end_ns = weft_clock_ns();
+    uint64_t end = weft_bench_ticks(), end_ns = weft_clock_ns();
     cpu_ns = weft_clock_cpu_ns() - cpu_ns;
     if (rank->rank == 0 || !rank->plan->is_threads) { /* threads share one process's time */
         atomic_fetch_add(&outcome->cpu_ns, cpu_ns);
@@ -194,7 +194,7 @@ static bool run_all_series(struct p2p_rank *rank)
         }
         if (rank->rank == 0) {
             if (weft_bench_p2p_is_mesh(series->op)) {
-                outcome->pass_us = weft_bench_p2p_median(rank->pass_us, (size_t)series->iters);
+                outcome->pass_us = weft_bench_median(rank->pass_us, (size_t)series->iters);
             }
             atomic_fetch_add(&rank->shared->series_done, 1);
         }

@@ -147,7 +147,7 @@ static void number_cell(struct weft_cli_table *table, double value)
 
 static bool is_busy(const struct p2p_row *row)
 {
-    return row->probe_ns[0] > P2P_BUSY_NS || row->probe_ns[1] > P2P_BUSY_NS;
+    return row->probe_ns[0] > WEFT_BENCH_BUSY_NS || row->probe_ns[1] > WEFT_BENCH_BUSY_NS;
 }
 
 static void add_row(struct weft_cli_table *table, const struct p2p_row *row)
@@ -290,6 +290,6 @@ void weft_bench_p2p_print_table(const struct p2p_arguments *arguments,
     if (busy > 0) {
         printf("\nbusy, probe above %d ns, in %zu of %zu rows: other work had a core, they mean "
                "little\n",
-               P2P_BUSY_NS, busy, report->count);
+               WEFT_BENCH_BUSY_NS, busy, report->count);
     }
 }

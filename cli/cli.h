@@ -144,6 +144,31 @@ void weft_cli_json_null(struct weft_cli_json *json, const char *key);
 /* Ends everything that is open, and the line. False: the output could not be written. */
 bool weft_cli_json_close(struct weft_cli_json *json);
 
+/* ---- JSON, read (json_read.c) ---- */
+
+enum weft_cli_value_kind {
+    WEFT_CLI_VALUE_NULL,
+    WEFT_CLI_VALUE_BOOL,
+    WEFT_CLI_VALUE_NUMBER,
+    WEFT_CLI_VALUE_TEXT,
+    WEFT_CLI_VALUE_ARRAY,
+    WEFT_CLI_VALUE_OBJECT,
+};
+struct weft_cli_value {
+    enum weft_cli_value_kind kind;
+    double number;                       /* bool: 0 or 1 */
+    char *key, *text;                    /* owned; key: in an object */
+    struct weft_cli_value *first, *next; /* owned: of an array or object; beside it */
+};
+/* NULL: *why_p (freed by the caller) says in which line what was expected. */
+struct weft_cli_value *weft_cli_json_read(const char *text, char **why_p);
+void weft_cli_value_free(struct weft_cli_value *value); /* NULL is fine */
+/* Of an object (NULL is fine); NULL or NaN when it is not there or of another kind. */
+const struct weft_cli_value *weft_cli_value_get(const struct weft_cli_value *object,
+                                                const char *key);
+const char *weft_cli_value_text(const struct weft_cli_value *object, const char *key);
+double weft_cli_value_number(const struct weft_cli_value *object, const char *key);
+
 /* ---- progress (progress.c): one line on stderr that rewrites itself; nothing in a pipe ---- */
 
 void weft_cli_progress(const char *fmt, ...) WEFT_PRINTF(1, 2); /* at most ten times a second */

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a call to a job: which plan, over which group, with which data. */
+/*
+ * From a call to a job: which plan, over which group, with which data. Everything the choice depends on is
+ * the same on all ranks: facts that they exchanged, and the call itself. How long the pieces of an uneven
+ * gather, scatter or alltoall are, only some ranks know: there the length does not choose.
+ */
 #include "comm/collectives.h"
 #include "reduce/reduce.h"
 
 #include <string.h>
 
-#define ONESHOT_MAX ((size_t)64 << 10)
-#define CHUNK ((size_t)256 << 10)
 #define MAPPED_CHUNK ((size_t)64 << 10)
-
-static bool is_vector(weft_coll_t coll)
-{
-    return coll == WEFT_ALLREDUCE || coll == WEFT_BROADCAST || coll == WEFT_REDUCE ||
-           coll == WEFT_BARRIER;
-}
 
 static bool is_uneven(const weft_call_t *call)
 {
     return call->in_counts != NULL || call->out_counts != NULL || call->in_places != NULL ||
            call->out_places != NULL;
+}
+
+static bool is_reduction(weft_coll_t coll)
+{
+    return coll == WEFT_ALLREDUCE || coll == WEFT_REDUCE || coll == WEFT_REDUCE_SCATTER;
 }
 
 static void fill_data(const weft_call_t *call, uint32_t ranks, struct weft_exec_data *data)
@@ -38,83 +39,150 @@ static void fill_data(const weft_call_t *call, uint32_t ranks, struct weft_exec_
     };
 }
 
-/* Bytes that one rank puts where others take them. */
-static size_t slot_bytes(const struct weft_collectives *it, const weft_call_t *call)
+/* ---- asking ---- */
+
+static double all_bytes(const struct weft_collectives *it, const weft_call_t *call)
 {
-    size_t len = call->count * weft_dtype_size(call->dtype);
-    return is_vector(call->coll) || call->coll == WEFT_ALLGATHER || call->coll == WEFT_GATHER
-               ? len
-               : len * it->whole.ranks;
+    bool is_vector = call->coll == WEFT_ALLREDUCE || call->coll == WEFT_BROADCAST ||
+                     call->coll == WEFT_REDUCE || call->coll == WEFT_BARRIER;
+    const size_t *counts = call->coll == WEFT_ALLGATHER        ? call->out_counts
+                           : call->coll == WEFT_REDUCE_SCATTER ? call->in_counts
+                                                               : NULL;
+    double elements = (double)call->count * (is_vector ? 1 : it->whole.ranks);
+    if (counts != NULL) {
+        elements = 0;
+        for (uint32_t i = 0; i < it->whole.ranks; i++) {
+            elements += (double)counts[i];
+        }
+    } else if (is_uneven(call)) {
+        return 0; /* not everybody knows */
+    }
+    return call->coll == WEFT_BARRIER ? 0 : elements * (double)weft_dtype_size(call->dtype);
 }
 
-/* Segments of about CHUNK, as many at once as the ring holds. */
-static bool shape_staged(const struct weft_collectives *it, const weft_call_t *call,
-                         struct weft_plan *plan_p)
+static struct weft_plan_ask ask_for(const struct weft_collectives *it, const weft_call_t *call)
 {
-    size_t len = slot_bytes(it, call);
-    size_t ring_len = it->board.ring_len;
-    size_t chunk = CHUNK < ring_len / 4 ? CHUNK : ring_len / 4;
-    uint32_t segments = (uint32_t)((len + chunk - 1) / chunk);
-    const struct weft_plan_builder *builder = weft_plan_find("staged");
-    struct weft_plan plan = {.builder = builder,
-                             .coll = (uint32_t)call->coll,
-                             .ranks = it->whole.ranks,
-                             .root = (uint32_t)call->root,
-                             .segments = segments > 0 ? segments : 1};
-    struct weft_exec_data data;
-    fill_data(call, plan.ranks, &data);
-    for (uint32_t depth = 16; depth >= 3; depth--) {
-        plan.radix = depth;
-        if (!builder->shape(&plan)) {
-            return false;
-        }
-        if (weft_exec_slots_len(&plan, &it->whole, &data) <= ring_len) {
-            *plan_p = plan;
-            return true;
-        }
-    }
-    return false;
+    const struct weft_params *params = &it->comm->job->params;
+    return (struct weft_plan_ask){
+        .coll = call->coll,
+        .root = (uint32_t)call->root,
+        .bytes = all_bytes(it, call),
+        .is_equal = !is_uneven(call),
+        .is_deterministic = params->number[WEFT_PARAM_DETERMINISTIC] != 0,
+        .algo = call->algorithm != NULL ? call->algorithm : params->text[WEFT_PARAM_ALGO],
+    };
 }
 
-static weft_status_t choose_shared(struct weft_collectives *it, const weft_call_t *call,
-                                   struct weft_comm_shape *shape)
+/* Running the model takes a while: what it said for a size holds for those about as large. */
+static weft_status_t choose(struct weft_collectives *it, const struct weft_plan_ask *ask,
+                            bool is_kept, struct weft_plan *plan_p)
 {
-    struct weft_exec_stage *stage = &shape->job.stage[0];
-    size_t len = slot_bytes(it, call);
-    uint32_t ranks = it->whole.ranks;
-    uint32_t parts = (uint32_t)((len + MAPPED_CHUNK - 1) / MAPPED_CHUNK);
-    if (len <= ONESHOT_MAX || ranks == 1) {
-        if (weft_plan_shape(weft_plan_find("oneshot"), call->coll, ranks, (uint32_t)call->root, 1,
-                            &stage->plan)) {
-            return WEFT_OK;
-        }
+    uint32_t bucket = weft_plan_bucket(ask->bytes);
+    struct weft_comm_choice *kept =
+        &it->choices[(bucket * WEFT_COLLS + (uint32_t)ask->coll) % WEFT_COLLECTIVE_CHOICES];
+    weft_status_t status;
+    if (is_kept && kept->is_used && kept->bucket == bucket &&
+        kept->plan.coll == (uint32_t)ask->coll && kept->is_equal == ask->is_equal &&
+        (kept->plan.builder->traits & WEFT_PLAN_SHARED) == 0 &&
+        kept->plan.builder != &weft_plan_hierarchical) {
+        return weft_plan_shape(kept->plan.builder, ask->coll, it->whole.ranks, ask->root,
+                               kept->plan.segments, plan_p)
+                   ? WEFT_OK
+                   : weft_plan_choose(&it->facts, ask, plan_p, NULL);
     }
-    if (!shape_staged(it, call, &stage->plan)) {
-        return weft_fail(WEFT_ERR_UNSUPPORTED, "no plan for %s of %zu bytes in shared memory",
-                         weft_coll_name(call->coll), len);
+    status = weft_plan_choose(&it->facts, ask, plan_p, NULL);
+    if (status == WEFT_OK && is_kept) {
+        *kept = (struct weft_comm_choice){
+            .is_used = true, .bucket = bucket, .is_equal = ask->is_equal, .plan = *plan_p};
     }
-    stage->has_mapped = weft_plan_shape(weft_plan_find("mapped"), call->coll, ranks,
-                                        (uint32_t)call->root, parts, &stage->mapped);
-    return WEFT_OK;
+    return status;
 }
 
-static weft_status_t choose_messages(struct weft_collectives *it, const weft_call_t *call,
-                                     struct weft_comm_shape *shape)
+/* ---- stages ---- */
+
+/* What the plan cannot do while it adds. */
+static uint8_t prelude_of(const struct weft_collectives *it, const struct weft_exec_stage *stage)
 {
-    static const char *const names[] = {
-        [WEFT_ALLREDUCE] = "direct",     [WEFT_REDUCE_SCATTER] = "direct",
-        [WEFT_ALLGATHER] = "spread",     [WEFT_BROADCAST] = "binomial",
-        [WEFT_REDUCE] = "binomial",      [WEFT_GATHER] = "linear",
-        [WEFT_SCATTER] = "linear",       [WEFT_ALLTOALL] = "spread",
-        [WEFT_BARRIER] = "dissemination"};
-    const char *name = call->algorithm != NULL ? call->algorithm : names[call->coll];
-    const struct weft_plan_builder *builder = weft_plan_find(name);
-    if (builder == NULL || !weft_plan_shape(builder, call->coll, it->whole.ranks,
-                                            (uint32_t)call->root, 1, &shape->job.stage[0].plan)) {
-        return weft_fail(WEFT_ERR_UNSUPPORTED, "%s cannot do %s", name, weft_coll_name(call->coll));
+    enum { F32 = 1 }; /* of WEFT_ACC */
+    const struct weft_exec_data *data = &stage->data;
+    bool is_narrow = data->dtype == WEFT_F16 || data->dtype == WEFT_BF16 ||
+                     data->dtype == WEFT_F8E4M3 || data->dtype == WEFT_F8E5M2;
+    bool is_one_pass = (stage->plan.builder->traits & WEFT_PLAN_IN_RANK_ORDER) != 0 &&
+                       stage->group->ranks <= WEFT_REDUCE_SOURCES;
+    if (!is_reduction((weft_coll_t)stage->plan.coll) || is_one_pass) {
+        return WEFT_PRELUDE_NONE;
     }
-    return WEFT_OK;
+    if (is_narrow && it->comm->job->params.number[WEFT_PARAM_ACC] == F32) {
+        return WEFT_PRELUDE_WIDEN;
+    }
+    return data->before != 1.0 ? WEFT_PRELUDE_SCALE : WEFT_PRELUDE_NONE;
 }
+
+static void finish_stage(struct weft_collectives *it, struct weft_exec_stage *stage)
+{
+    weft_exec_measure(&stage->plan, stage->group->rank, &stage->needs);
+    stage->data.prelude = prelude_of(it, stage);
+    if (strcmp(stage->plan.builder->name, "staged") == 0 && !stage->data.is_cut) {
+        size_t len = stage->data.count * weft_dtype_size(stage->data.dtype);
+        uint32_t parts = (uint32_t)((len + MAPPED_CHUNK - 1) / MAPPED_CHUNK);
+        stage->has_mapped =
+            stage->group->ranks <= WEFT_REDUCE_SOURCES &&
+            weft_plan_shape(weft_plan_find("mapped"), (weft_coll_t)stage->plan.coll,
+                            stage->group->ranks, stage->plan.root, parts, &stage->mapped);
+    }
+}
+
+/* The vector is cut into as many slices as a host has ranks; the one with my number there is mine. */
+static void fill_phase(const struct weft_collectives *it, const struct weft_plan_phase *phase,
+                       const struct weft_exec_data *whole, struct weft_exec_stage *stage)
+{
+    struct weft_exec_data *data = &stage->data;
+    size_t element = weft_dtype_size(whole->dtype);
+    size_t total = whole->count * element;
+    size_t slice = ((total + it->local.ranks - 1) / it->local.ranks + 63) / 64 * 64;
+    size_t from = it->local.rank * slice < total ? it->local.rank * slice : total;
+    uint8_t *mine = (uint8_t *)whole->out + from;
+    *data = *whole;
+    stage->group = phase->is_between ? (struct weft_exec_group *)&it->cross
+                                     : (struct weft_exec_group *)&it->local;
+    if (phase->is_between) {
+        data->in = data->out = mine;
+        data->count = (total - from < slice ? total - from : slice) / element;
+        data->before = 1.0;
+        return;
+    }
+    data->is_cut = true;
+    data->divide_by = 1;
+    if (stage->plan.coll == WEFT_REDUCE_SCATTER) {
+        data->out = mine;
+    } else {
+        data->in = mine;
+        data->before = 1.0;
+    }
+}
+
+/* Inside the hosts, between them, inside again. */
+static weft_status_t compose(struct weft_collectives *it, const struct weft_plan_ask *ask,
+                             const weft_call_t *call, struct weft_exec_job *job)
+{
+    struct weft_plan_phase phase[WEFT_PLAN_PHASES];
+    struct weft_exec_data whole;
+    uint32_t count = weft_plan_phases(&it->facts, ask, phase);
+    fill_data(call, it->whole.ranks, &whole);
+    for (uint32_t i = 0; i < count; i++) {
+        weft_status_t status =
+            weft_plan_choose(&phase[i].facts, &phase[i].ask, &job->stage[i].plan, NULL);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        fill_phase(it, &phase[i], &whole, &job->stage[i]);
+        finish_stage(it, &job->stage[i]);
+    }
+    job->stages = count;
+    return count > 0 ? WEFT_OK : weft_fail(WEFT_ERR_UNSUPPORTED, "hierarchical is not possible");
+}
+
+/* ---- the whole ---- */
 
 static uint32_t mix(uint32_t hash, uint64_t value)
 {
@@ -123,56 +191,71 @@ static uint32_t mix(uint32_t hash, uint64_t value)
     return hash ^ hash >> 15;
 }
 
-static uint32_t sign(const struct weft_comm_shape *shape, const weft_call_t *call)
+static uint32_t sign(const struct weft_exec_job *job, const weft_call_t *call)
 {
-    const struct weft_plan *plan = &shape->job.stage[0].plan;
     uint32_t hash = mix(0x77656674u, (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 8 |
                                          (uint64_t)call->op);
     uint64_t scale;
     memcpy(&scale, &call->scale, sizeof(scale));
-    hash = mix(hash, call->root >= 0 ? (uint64_t)call->root : 0);
-    if (!is_uneven(call)) {
-        hash = mix(hash, call->count);
-    }
+    hash = mix(hash, (uint64_t)call->root);
+    hash = mix(hash, is_uneven(call) ? UINT64_MAX : call->count);
     hash = mix(hash, call->op == WEFT_SCALED ? scale : 0);
-    for (const char *c = plan->builder->name; *c != '\0'; c++) {
-        hash = mix(hash, (uint8_t)*c);
+    for (uint32_t i = 0; i < job->stages; i++) {
+        hash = mix(hash, weft_plan_hash(&job->stage[i].plan));
     }
-    return mix(hash, (uint64_t)plan->segments << 32 | plan->radix);
+    return hash;
 }
 
 weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t *call,
                                  struct weft_comm_shape *shape)
 {
-    weft_status_t status;
-    memset(shape, 0, sizeof(*shape));
+    struct weft_exec_job *job = &shape->job;
+    struct weft_exec_stage *stage = &job->stage[0];
+    const struct weft_plan_ask ask = ask_for(it, call);
+    weft_status_t status = choose(it, &ask, call->algorithm == NULL, &stage->plan);
+    shape->is_used = false;
+    if (status != WEFT_OK) {
+        return status;
+    }
     shape->coll = (uint8_t)call->coll;
     shape->dtype = (uint8_t)call->dtype;
     shape->op = (uint8_t)call->op;
     shape->root = (uint32_t)call->root;
     shape->count = call->count;
     shape->scale = call->scale;
-    shape->job.stages = 1;
-    shape->job.stage[0].group = &it->whole;
-    if (call->algorithm == NULL && !is_uneven(call) &&
-        (it->whole.board != NULL || it->whole.ranks == 1)) {
-        status = choose_shared(it, call, shape);
+    job->stages = 1;
+    job->quick = NULL;
+    stage->has_mapped = false;
+    if (stage->plan.builder == &weft_plan_hierarchical) {
+        status = compose(it, &ask, call, job);
     } else {
-        status = choose_messages(it, call, shape);
+        stage->group = &it->whole;
+        fill_data(call, it->whole.ranks, &stage->data);
+        finish_stage(it, stage);
     }
     if (status == WEFT_OK) {
-        weft_exec_measure(&shape->job.stage[0].plan, it->whole.rank, &shape->job.stage[0].needs);
-        fill_data(call, it->whole.ranks, &shape->job.stage[0].data);
-        shape->job.signature = sign(shape, call);
-        weft_exec_compile(&shape->job, &shape->quick);
+        job->signature = sign(job, call);
+        weft_exec_compile(job, &shape->quick);
         shape->is_used = true;
     }
     return status;
 }
 
-void weft_comm_bind_job(struct weft_comm_shape *shape, const weft_call_t *call)
+void weft_comm_bind_job(const struct weft_collectives *it, struct weft_comm_shape *shape,
+                        const weft_call_t *call)
 {
-    struct weft_exec_data *data = &shape->job.stage[0].data;
-    data->in = call->in;
-    data->out = call->out;
+    struct weft_exec_job *job = &shape->job;
+    if (job->stages == 1) {
+        job->stage[0].data.in = call->in;
+        job->stage[0].data.out = call->out;
+    } else {
+        struct weft_exec_data whole;
+        fill_data(call, it->whole.ranks, &whole);
+        for (uint32_t i = 0; i < job->stages; i++) {
+            const struct weft_plan_phase phase = {.is_between = job->stage[i].group == &it->cross};
+            uint8_t prelude = job->stage[i].data.prelude;
+            fill_phase(it, &phase, &whole, &job->stage[i]);
+            job->stage[i].data.prelude = prelude;
+        }
+    }
 }

@@ -16,6 +16,9 @@
 struct offer {       /* of every rank to all others */
     uint64_t region; /* of its board; 0: it has none */
     uint64_t ring_len;
+    uint64_t cache_len;
+    uint32_t cores;
+    uint32_t zero;
 };
 
 static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
@@ -154,11 +157,49 @@ static bool take_board(struct weft_collectives *it, const struct offer *offer)
            WEFT_OK;
 }
 
+/* The poorest of them counts for all. */
+static weft_status_t gather_facts(struct weft_collectives *it, const struct offer *offers)
+{
+    struct weft_comm *comm = it->comm;
+    struct weft_plan_facts *facts = &it->facts;
+    uint32_t *first = calloc(comm->ranks, sizeof(*first));
+    uint32_t *index = calloc(comm->ranks, sizeof(*index));
+    it->host_of = calloc(comm->ranks, sizeof(*it->host_of));
+    if (first == NULL || index == NULL || it->host_of == NULL) {
+        free(first);
+        free(index);
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    }
+    weft_plan_facts_default(comm->ranks, offers[0].cores, facts);
+    facts->hosts = facts->host_ranks = 0;
+    facts->cache = (double)offers[0].cache_len;
+    facts->inside = it->have_all_boards ? WEFT_INSIDE_SHM : WEFT_INSIDE_TCP;
+    bool is_even = number_hosts(comm, first, index);
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        const struct offer *offer = &offers[rank];
+        it->host_of[rank] = first[rank] == rank ? facts->hosts++ : it->host_of[first[rank]];
+        facts->host_ranks =
+            index[rank] + 1 > facts->host_ranks ? index[rank] + 1 : facts->host_ranks;
+        facts->cores = offer->cores < facts->cores ? offer->cores : facts->cores;
+        facts->cache =
+            (double)offer->cache_len < facts->cache ? (double)offer->cache_len : facts->cache;
+        if (offer->region != 0 && (double)offer->ring_len < facts->slot_room) {
+            facts->slot_room = (double)offer->ring_len;
+        }
+    }
+    facts->host_of = it->host_of;
+    facts->eager_max = (double)comm->job->params.number[WEFT_PARAM_EAGER];
+    facts->composed = is_even && it->have_all_boards ? 1u << WEFT_ALLREDUCE : 0;
+    free(first);
+    free(index);
+    return WEFT_OK;
+}
+
 /* Who has one: everybody of a host, or nobody. */
 static weft_status_t meet(struct weft_collectives *it)
 {
     struct weft_comm *comm = it->comm;
-    struct offer mine = {0};
+    struct offer mine = {.cache_len = weft_mem_cache_len(), .cores = weft_comm_cpus()};
     struct offer *offers = malloc(comm->ranks * sizeof(*offers));
     uint8_t *have = malloc(comm->ranks);
     uint8_t is_mine;
@@ -181,6 +222,9 @@ static weft_status_t meet(struct weft_collectives *it)
     it->have_all_boards = true;
     for (uint32_t i = 0; status == WEFT_OK && i < comm->ranks; i++) {
         it->have_all_boards &= have[i] != 0;
+    }
+    if (status == WEFT_OK) {
+        status = gather_facts(it, offers);
     }
     free(offers);
     free(have);
@@ -248,6 +292,7 @@ static void set_down(struct weft_collectives *it)
     drop_board(it);
     free(it->local_members);
     free(it->cross_members);
+    free(it->host_of);
     free(it->reports);
     free(it);
 }
@@ -264,6 +309,7 @@ static weft_status_t set_up(struct weft_comm *comm)
     status = find_local(it);
     status = status == WEFT_OK ? find_cross(it) : status;
     status = status == WEFT_OK ? open_messages(it) : status;
+    weft_plan_facts_default(comm->ranks, weft_comm_cpus(), &it->facts);
     status = status == WEFT_OK && comm->ranks > 1 ? meet(it) : status;
     status = status == WEFT_OK ? open_exec(it) : status;
     if (status != WEFT_OK) {
@@ -382,7 +428,7 @@ weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *ca
             return status;
         }
     }
-    weft_comm_bind_job(shape, call);
+    weft_comm_bind_job(it, shape, call);
     remember(it, call, &shape->job);
     if (request_p != NULL || is_grouped(comm) || weft_exec_is_queued(it->exec)) {
         return begin(it, &shape->job, request_p);

@@ -5,9 +5,11 @@
 
 #include "comm/internal.h"
 #include "exec/exec.h"
+#include "plan/model.h"
 
 #define WEFT_COLLECTIVE_KEPT 64 /* calls that are remembered, for comparing with others' */
 #define WEFT_COLLECTIVE_SHAPES 64
+#define WEFT_COLLECTIVE_CHOICES 256
 
 /* A call, as the ranks compare it. */
 struct weft_comm_note {
@@ -36,6 +38,13 @@ struct weft_comm_shape {
     struct weft_exec_quick quick;
 };
 
+/* What the model said. */
+struct weft_comm_choice {
+    bool is_used, is_equal;
+    uint32_t bucket;
+    struct weft_plan plan;
+};
+
 struct weft_collectives {
     struct weft_comm *comm;
     struct weft_list node;          /* of the job */
@@ -51,6 +60,10 @@ struct weft_collectives {
     void *board_memory;               /* ours, of weft_mem_alloc(); NULL: another's */
     struct weft_mem_mapping *mapping; /* another's; NULL: ours */
 
+    struct weft_plan_facts facts; /* the same on all ranks */
+    uint32_t *host_of;            /* owned */
+    struct weft_comm_choice choices[WEFT_COLLECTIVE_CHOICES];
+
     uint32_t number; /* of the next call */
     struct weft_comm_note notes[WEFT_COLLECTIVE_KEPT];
     struct weft_comm_report *reports; /* [ranks], on a coordinator; owned */
@@ -63,7 +76,8 @@ struct weft_collectives {
 weft_status_t weft_comm_make_job(struct weft_collectives *collectives, const weft_call_t *call,
                                  struct weft_comm_shape *shape);
 /* Buffers of a call whose shape is known. */
-void weft_comm_bind_job(struct weft_comm_shape *shape, const weft_call_t *call);
+void weft_comm_bind_job(const struct weft_collectives *collectives, struct weft_comm_shape *shape,
+                        const weft_call_t *call);
 
 /* ---- reports.c: hooks of exec ---- */
 void weft_comm_stuck(void *owner, const struct weft_exec_job *job, uint32_t missing, bool is_late);

@@ -13,6 +13,7 @@
 #include "plan/choose.h"
 
 #define LINE 64 /* blocks begin at multiples of it */
+#define DEPTH_MAX 16
 
 static const char *const small[] = {"oneshot", "staged", NULL};
 static const char *const large[] = {"staged", "oneshot", NULL};
@@ -40,6 +41,19 @@ static bool fits(const struct weft_plan_facts *facts, const struct weft_plan *pl
     return slots * (bytes / blocks + LINE) <= facts->slot_room;
 }
 
+/* As many segments at once as there is room for: a line is written again only long after it was read. */
+static void deepen(const struct weft_plan_facts *facts, double bytes, struct weft_plan *plan_p)
+{
+    for (uint32_t depth = DEPTH_MAX; depth > plan_p->radix && plan_p->radix != 0; depth--) {
+        struct weft_plan plan = *plan_p;
+        plan.radix = depth;
+        if (plan.builder->shape(&plan) && fits(facts, &plan, bytes)) {
+            *plan_p = plan;
+            return;
+        }
+    }
+}
+
 const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
                                   const struct weft_plan_ask *ask,
                                   const struct weft_plan_builder *builder, struct weft_plan *plan_p)
@@ -57,6 +71,7 @@ const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
             return "is not possible for this number of ranks";
         }
         if (fits(facts, plan_p, ask->bytes)) {
+            deepen(facts, ask->bytes, plan_p);
             return NULL;
         }
         if (!is_cut || segments > UINT32_MAX / 2 / facts->ranks / 4) {

@@ -65,15 +65,18 @@ static bool is_before(const struct sim_event *a, const struct sim_event *b)
                               : a->actor < b->actor;
 }
 
-#define AFTER_POSTING 0x80000000u
+#define AFTER_POSTING (UINT64_C(1) << 63)
 
-/* At the same time everybody posts its receives before anybody sends; then ties go by the place on the
- * host. So every host of a symmetric plan does the same. */
+/* At the same time everybody posts its receives before anybody sends, all their first ones, then all their
+ * second ones, ...; further ties go by the place on the host. So every host of a symmetric plan does the
+ * same. */
 static struct sim_event event_of(const struct weft_plan_sim *sim, uint32_t actor, double time)
 {
-    uint32_t phase = sim->actor[actor].is_posted ? AFTER_POSTING : 0;
+    const struct sim_actor *its = &sim->actor[actor];
+    uint64_t place = its->rank % sim->facts->host_ranks;
+    uint64_t phase = its->is_posted ? AFTER_POSTING : (uint64_t)its->index << 32;
 
-    return (struct sim_event){time, phase | sim->actor[actor].rank % sim->facts->host_ranks, actor};
+    return (struct sim_event){time, phase | place, actor};
 }
 
 static void push(struct weft_plan_sim *sim, struct sim_event event)
@@ -270,23 +273,24 @@ static bool do_step(struct weft_plan_sim *sim, uint32_t number, const struct wef
     return true;
 }
 
-/* The receives of a round are posted together, before anything of it takes time. */
-static void post_all(struct weft_plan_sim *sim, uint32_t number)
+/* The receives of a round are posted together, before anything of it takes time. Posts one of them. */
+static void post_next(struct weft_plan_sim *sim, uint32_t number)
 {
     struct sim_actor *actor = &sim->actor[number];
+    const struct weft_plan_builder *builder = sim->plan->builder;
     struct weft_plan_step step;
 
-    actor->is_posted = true;
-    if ((sim->plan->builder->traits & WEFT_PLAN_SHARED) != 0) {
-        return; /* it has none */
-    }
-    for (uint32_t i = 0; sim->plan->builder->step(sim->plan, actor->rank, actor->round, i, &step);
-         i++) {
+    while ((builder->traits & WEFT_PLAN_SHARED) == 0 && /* those have none */
+           builder->step(sim->plan, actor->rank, actor->round, actor->index, &step)) {
         sim->steps++;
+        actor->index++;
         if (step.kind == WEFT_STEP_RECV || step.kind == WEFT_STEP_RECV_REDUCE) {
             weft_sim_post(sim, number, step.peer, step.kind == WEFT_STEP_RECV_REDUCE);
+            return;
         }
     }
+    actor->is_posted = true;
+    actor->index = 0;
 }
 
 /* At once when the last receive is done, not with the next turn: posting goes before sending. */
@@ -304,21 +308,22 @@ static void advance(struct weft_plan_sim *sim, uint32_t number)
 {
     struct sim_actor *actor = &sim->actor[number];
     struct weft_plan_step step;
+    uint32_t index = actor->index;
 
     if (actor->round >= actor->rounds) { /* it never had any */
         actor->state = SIM_DONE;
     } else if (!actor->is_posted) {
-        post_all(sim, number);
+        post_next(sim, number);
     } else if (actor->is_waiting) {
         weft_sim_receive(sim, actor);
         end_round(actor);
     } else {
         sim->steps++;
-        if (!sim->plan->builder->step(sim->plan, actor->rank, actor->round, actor->index, &step)) {
+        if (!weft_sim_read(sim->plan, actor->rank, actor->round, &index, &step)) {
             actor->is_waiting = true;
             end_round(actor);
         } else if (do_step(sim, number, &step)) {
-            actor->index++;
+            actor->index = index;
         }
     }
 }

@@ -57,7 +57,8 @@ struct sim_host {
 
 struct sim_event {
     double time;
-    uint32_t tie, actor;
+    uint64_t tie;
+    uint32_t actor;
 };
 
 struct sim_hop {
@@ -130,6 +131,9 @@ bool weft_sim_receive(struct weft_plan_sim *sim, struct sim_actor *actor);
 uint32_t weft_sim_symmetry(const struct weft_plan *plan);
 /* How many ranks are to be run: all, or as many as a host has, or one. */
 uint32_t weft_sim_classes(const struct weft_plan_facts *facts, uint32_t symmetry);
+/* The step at *index, which is moved behind it; copies that follow each other are one. false: none. */
+bool weft_sim_read(const struct weft_plan *plan, uint32_t rank, uint32_t round, uint32_t *index,
+                   struct weft_plan_step *step_p);
 uint32_t weft_sim_offset(const struct weft_plan_sim *sim, uint32_t from, uint32_t to);
 uint32_t weft_sim_back(const struct weft_plan_sim *sim, uint32_t to, uint32_t offset); /* from */
 

@@ -19,6 +19,31 @@ static uint32_t offset_of(uint32_t symmetry, uint32_t ranks, uint32_t from, uint
     return symmetry == WEFT_SYMMETRY_XOR ? from ^ to : to >= from ? to - from : to + (ranks - from);
 }
 
+static bool is_same_copy(const struct weft_plan_step *a, const struct weft_plan_step *b)
+{
+    return a->kind == WEFT_STEP_COPY && b->kind == WEFT_STEP_COPY && a->to.space == b->to.space &&
+           a->from.space == b->from.space;
+}
+
+/* How a copy is cut may differ from rank to rank (around the own block, say), its length does not. */
+bool weft_sim_read(const struct weft_plan *plan, uint32_t rank, uint32_t round, uint32_t *index,
+                   struct weft_plan_step *step_p)
+{
+    struct weft_plan_step next;
+
+    if (!plan->builder->step(plan, rank, round, *index, step_p)) {
+        return false;
+    }
+    ++*index;
+    while (step_p->kind == WEFT_STEP_COPY &&
+           plan->builder->step(plan, rank, round, *index, &next) && is_same_copy(step_p, &next)) {
+        step_p->to.blocks += next.to.blocks;
+        step_p->from.blocks += next.from.blocks;
+        ++*index;
+    }
+    return true;
+}
+
 uint32_t weft_sim_offset(const struct weft_plan_sim *sim, uint32_t from, uint32_t to)
 {
     return offset_of(sim->symmetry, sim->plan->ranks, from, to);
@@ -62,43 +87,15 @@ static uint32_t sample(uint32_t i, uint32_t looked, uint32_t count)
                              : 3 + scatter % (count - 6);
 }
 
-/* Reads the next step; copies that follow each other between the same spaces are one. */
-struct reader {
-    const struct weft_plan *plan;
-    uint32_t rank, round, index;
-};
-
-static bool is_same_copy(const struct weft_plan_step *a, const struct weft_plan_step *b)
-{
-    return a->kind == WEFT_STEP_COPY && b->kind == WEFT_STEP_COPY && a->to.space == b->to.space &&
-           a->from.space == b->from.space;
-}
-
-static bool read_step(struct reader *reader, struct weft_plan_step *step_p)
-{
-    const struct weft_plan *plan = reader->plan;
-    struct weft_plan_step next;
-
-    if (!plan->builder->step(plan, reader->rank, reader->round, reader->index, step_p)) {
-        return false;
-    }
-    while (plan->builder->step(plan, reader->rank, reader->round, ++reader->index, &next) &&
-           is_same_copy(step_p, &next)) {
-        step_p->to.blocks += next.to.blocks;
-        step_p->from.blocks += next.from.blocks;
-    }
-    return true;
-}
-
 static bool round_is_alike(const struct weft_plan *plan, uint32_t symmetry, uint32_t rank,
                            uint32_t round)
 {
-    struct reader its = {plan, rank, round, 0}, firsts = {plan, 0, round, 0};
     struct weft_plan_step mine, first;
+    uint32_t its = 0, firsts = 0;
 
     for (uint32_t i = 0; i < STEPS_LOOKED_AT; i++) {
-        bool is_there = read_step(&firsts, &first);
-        if (read_step(&its, &mine) != is_there) {
+        bool is_there = weft_sim_read(plan, 0, round, &firsts, &first);
+        if (weft_sim_read(plan, rank, round, &its, &mine) != is_there) {
             return false;
         }
         if (!is_there) {

@@ -7,14 +7,15 @@
  * output. All loads of a block come before its stores, so that an output may be a source.
  *
  * Stores around the cache must be aligned, and fill whole lines (a line written in part is read first): a
- * few elements go singly, up to the next line of output 0. Outputs that lie otherwise get plain stores.
+ * few elements go singly, up to the next line of output 0. Outputs that lie otherwise get plain stores, and
+ * so do those kinds whose blocks are shorter than a line (half a line at a time takes a hundred times as long).
  */
 #ifndef WEFT_REDUCE_KERNELS_H
 #define WEFT_REDUCE_KERNELS_H
 
 #include "reduce/ops.h"
 
-#define BLOCK ((size_t)4)           /* the most registers per source and turn */
+#define BLOCK ((size_t)4)           /* registers per source and turn, at most */
 #define ALIGN_LEN ((size_t)1 << 12) /* below, aligning the stores does not pay */
 
 /* Constants in every kernel. dtype is what is computed with: for bits, bytes. */
@@ -24,14 +25,20 @@ struct kind {
     bool is_scaled; /* something is multiplied before or divided after */
 };
 
-/* Long code in a short loop gains nothing by being there four times. */
+/* Registers per source and turn. */
 INLINE size_t block_of(struct kind kind)
 {
-    bool is_converted = kind.dtype == WEFT_F8E4M3 || kind.dtype == WEFT_F8E5M2 ||
-                        (kind.dtype == WEFT_F16 && WIDTH == 16);
     bool is_divided = kind.is_scaled && !is_float(kind.dtype);
+    bool is_long_code =
+        WIDTH == 16 && (kind.dtype == WEFT_F16 || size_of(kind.dtype) == 1) && is_small(kind.dtype);
 
-    return is_converted || is_divided ? 1 : BLOCK;
+    return is_divided || is_long_code ? 1 : BLOCK;
+}
+
+/* Bytes per turn. */
+INLINE size_t block_len(struct kind kind)
+{
+    return block_of(kind) * place_of(kind.dtype);
 }
 
 /* ---- scales: before the op, and after it ---- */
@@ -73,10 +80,16 @@ INLINE vec divided(weft_dtype_t dtype, vec a, double b)
     return dtype == WEFT_F64 ? (vec)((vf64)a / b) : (vec)((vf32)a / (float)b);
 }
 
+INLINE vec scaled_before(struct kind kind, const struct scales *scales, vec value)
+{
+    return kind.is_scaled && is_float(kind.dtype) ? times(kind.dtype, value, scales->before)
+                                                  : value;
+}
+
 INLINE vec scaled_after(const struct weft_reduce *what, struct kind kind,
                         const struct scales *scales, vec value)
 {
-    vec quotients;
+    vec quotients = value;
 
     if (!kind.is_scaled) {
         return value;
@@ -85,93 +98,138 @@ INLINE vec scaled_after(const struct weft_reduce *what, struct kind kind,
         return scales->is_quotient ? divided(kind.dtype, value, scales->after)
                                    : times(kind.dtype, value, scales->after);
     }
-    quotients = value;
     weft_reduce_divide(what->dtype, &quotients, sizeof(quotients), scales->integers);
     return quotients;
 }
 
-/* ---- between memory and what is computed with ---- */
+/* ---- between memory and what is computed with: one step ---- */
 
-INLINE vec load(struct kind kind, const struct scales *scales, const uint8_t *from)
+INLINE void load(weft_dtype_t dtype, const uint8_t *from, vec *values)
 {
-    vec value = !is_small(kind.dtype)      ? load_vec(from)
-                : size_of(kind.dtype) == 2 ? widen_lanes16(kind.dtype, load_lanes16(from))
-                                           : widen_lanes8(kind.dtype, load_lanes8(from));
-
-    return kind.is_scaled && is_float(kind.dtype) ? times(kind.dtype, value, scales->before)
-                                                  : value;
-}
-
-INLINE vec load_part(struct kind kind, const struct scales *scales, const uint8_t *from,
-                     size_t count)
-{
-    vec value = !is_small(kind.dtype) ? load_vec_part(from, count, size_of(kind.dtype))
-                : size_of(kind.dtype) == 2
-                    ? widen_lanes16(kind.dtype, load_lanes16_part(from, count))
-                    : widen_lanes8(kind.dtype, load_lanes8_part(from, count));
-
-    return kind.is_scaled && is_float(kind.dtype) ? times(kind.dtype, value, scales->before)
-                                                  : value;
-}
-
-INLINE void store(weft_dtype_t dtype, uint8_t *to, vec value, bool is_streamed)
-{
-    if (!is_small(dtype)) {
-        store_vec(to, value, is_streamed);
-    } else if (size_of(dtype) == 2) {
-        store_lanes16(to, narrow_lanes16(dtype, value), is_streamed);
-    } else {
-        store_lanes8(to, narrow_lanes8(dtype, value), is_streamed);
+    switch (dtype) {
+    case WEFT_BF16:
+        widen_halves(load_vec(from), &values[0], &values[1]);
+        break;
+    case WEFT_F16:
+        values[0] = widen_lanes16(dtype, load_lanes16(from));
+        break;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        values[0] = widen_lanes8(dtype, load_lanes8(from));
+        break;
+    default:
+        values[0] = load_vec(from);
+        break;
     }
 }
 
-INLINE void store_part(weft_dtype_t dtype, uint8_t *to, vec value, size_t count)
+INLINE void load_few(weft_dtype_t dtype, const uint8_t *from, size_t count, vec *values)
 {
-    if (!is_small(dtype)) {
-        store_vec_part(to, value, count, size_of(dtype));
-    } else if (size_of(dtype) == 2) {
-        store_lanes16_part(to, narrow_lanes16(dtype, value), count);
-    } else {
-        store_lanes8_part(to, narrow_lanes8(dtype, value), count);
+    switch (dtype) {
+    case WEFT_BF16:
+        widen_halves(load_vec_part(from, count, 2), &values[0], &values[1]);
+        break;
+    case WEFT_F16:
+        values[0] = widen_lanes16(dtype, load_lanes16_part(from, count));
+        break;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        values[0] = widen_lanes8(dtype, load_lanes8_part(from, count));
+        break;
+    default:
+        values[0] = load_vec_part(from, count, size_of(dtype));
+        break;
     }
 }
 
-/* ---- the pass; `at`: bytes from the beginnings ---- */
-
-INLINE void store_block(struct kind kind, uint8_t *to, const vec *values, bool is_streamed)
+INLINE void store(weft_dtype_t dtype, uint8_t *to, const vec *values, bool is_streamed)
 {
-    const size_t step = step_of(kind.dtype);
+    switch (dtype) {
+    case WEFT_BF16:
+        store_vec(to, narrow_halves(values[0], values[1]), is_streamed);
+        break;
+    case WEFT_F16:
+        store_lanes16(to, narrow_lanes16(dtype, values[0]), is_streamed);
+        break;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        store_lanes8(to, narrow_lanes8(dtype, values[0]), is_streamed);
+        break;
+    default:
+        store_vec(to, values[0], is_streamed);
+        break;
+    }
+}
 
-    if (is_streamed && (uintptr_t)to % LINE == 0) {
+INLINE void store_few(weft_dtype_t dtype, uint8_t *to, const vec *values, size_t count)
+{
+    switch (dtype) {
+    case WEFT_BF16:
+        store_vec_part(to, narrow_halves(values[0], values[1]), count, 2);
+        break;
+    case WEFT_F16:
+        store_lanes16_part(to, narrow_lanes16(dtype, values[0]), count);
+        break;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        store_lanes8_part(to, narrow_lanes8(dtype, values[0]), count);
+        break;
+    default:
+        store_vec_part(to, values[0], count, size_of(dtype));
+        break;
+    }
+}
+
+/* ---- the pass ---- */
+
+/* What run_block() and run_few() share: the registers of a step meet the sums. */
+INLINE void gather(struct kind kind, const struct scales *scales, bool is_first, const vec *values,
+                   vec *sums)
+{
+    UNROLLED
+    for (size_t i = 0; i < parts_of(kind.dtype); i++) {
+        vec value = scaled_before(kind, scales, values[i]);
+
+        sums[i] = is_first ? value : combine(kind.dtype, kind.op, sums[i], value);
+    }
+}
+
+INLINE void gather_block(struct kind kind, const struct scales *scales, bool is_first,
+                         const uint8_t *from, vec *sums)
+{
+    vec values[2];
+
+    UNROLLED
+    for (size_t i = 0; i < block_of(kind); i += parts_of(kind.dtype)) {
+        load(kind.dtype, from + i * place_of(kind.dtype), values);
+        gather(kind, scales, is_first, values, sums + i);
+    }
+}
+
+INLINE void store_block(struct kind kind, uint8_t *to, const vec *sums, bool is_streamed)
+{
+    if (is_streamed && (uintptr_t)to % LINE == 0 && block_len(kind) % LINE == 0) {
         UNROLLED
-        for (size_t i = 0; i < block_of(kind); i++) {
-            store(kind.dtype, to + i * step, values[i], true);
+        for (size_t i = 0; i < block_of(kind); i += parts_of(kind.dtype)) {
+            store(kind.dtype, to + i * place_of(kind.dtype), sums + i, true);
         }
         return;
     }
     UNROLLED
-    for (size_t i = 0; i < block_of(kind); i++) {
-        store(kind.dtype, to + i * step, values[i], false);
+    for (size_t i = 0; i < block_of(kind); i += parts_of(kind.dtype)) {
+        store(kind.dtype, to + i * place_of(kind.dtype), sums + i, false);
     }
 }
 
+/* A block; `at`: bytes from the beginnings. */
 INLINE void run_block(const struct weft_reduce *what, struct kind kind, const struct scales *scales,
                       size_t at)
 {
-    const size_t step = step_of(kind.dtype);
-    const uint8_t *from = (const uint8_t *)what->source[0] + at;
     vec sums[BLOCK];
 
-    UNROLLED
-    for (size_t i = 0; i < block_of(kind); i++) {
-        sums[i] = load(kind, scales, from + i * step);
-    }
+    gather_block(kind, scales, true, (const uint8_t *)what->source[0] + at, sums);
     for (uint32_t s = 1; s < what->sources; s++) {
-        from = (const uint8_t *)what->source[s] + at;
-        UNROLLED
-        for (size_t i = 0; i < block_of(kind); i++) {
-            sums[i] = combine(kind.dtype, kind.op, sums[i], load(kind, scales, from + i * step));
-        }
+        gather_block(kind, scales, false, (const uint8_t *)what->source[s] + at, sums);
     }
     UNROLLED
     for (size_t i = 0; i < block_of(kind); i++) {
@@ -182,20 +240,24 @@ INLINE void run_block(const struct weft_reduce *what, struct kind kind, const st
     }
 }
 
-/* The same with one register or less: count elements. */
-INLINE void run_part(const struct weft_reduce *what, struct kind kind, const struct scales *scales,
-                     size_t at, size_t count)
+/* The same for count elements, of one step or less. */
+INLINE void run_few(const struct weft_reduce *what, struct kind kind, const struct scales *scales,
+                    size_t at, size_t count)
 {
-    vec sum = load_part(kind, scales, (const uint8_t *)what->source[0] + at, count);
+    vec sums[2], values[2];
 
+    load_few(kind.dtype, (const uint8_t *)what->source[0] + at, count, values);
+    gather(kind, scales, true, values, sums);
     for (uint32_t s = 1; s < what->sources; s++) {
-        const uint8_t *from = (const uint8_t *)what->source[s] + at;
-
-        sum = combine(kind.dtype, kind.op, sum, load_part(kind, scales, from, count));
+        load_few(kind.dtype, (const uint8_t *)what->source[s] + at, count, values);
+        gather(kind, scales, false, values, sums);
     }
-    sum = scaled_after(what, kind, scales, sum);
+    UNROLLED
+    for (size_t i = 0; i < parts_of(kind.dtype); i++) {
+        sums[i] = scaled_after(what, kind, scales, sums[i]);
+    }
     for (uint32_t o = 0; o < what->outputs; o++) {
-        store_part(kind.dtype, (uint8_t *)what->output[o] + at, sum, count);
+        store_few(kind.dtype, (uint8_t *)what->output[o] + at, sums, count);
     }
 }
 
@@ -210,7 +272,7 @@ INLINE size_t head_len(const struct weft_reduce *what, size_t len)
 INLINE void run(const struct weft_reduce *what, size_t len, struct kind kind)
 {
     const struct scales scales = scales_of(what, kind);
-    const size_t step = step_of(kind.dtype), block = block_of(kind) * step;
+    const size_t step = parts_of(kind.dtype) * place_of(kind.dtype), block = block_len(kind);
     size_t at = 0, stop = len;
 
     if (len >= block) {
@@ -218,10 +280,10 @@ INLINE void run(const struct weft_reduce *what, size_t len, struct kind kind)
     }
     for (;;) {
         while (at < stop) {
-            size_t part = stop - at < step ? stop - at : step;
+            size_t few = stop - at < step ? stop - at : step;
 
-            run_part(what, kind, &scales, at, part / size_of(kind.dtype));
-            at += part;
+            run_few(what, kind, &scales, at, few / size_of(kind.dtype));
+            at += few;
         }
         if (at == len) {
             break;
@@ -238,26 +300,41 @@ INLINE void run(const struct weft_reduce *what, size_t len, struct kind kind)
 
 INLINE void widen(weft_dtype_t dtype, const uint8_t *from, float *to, size_t count)
 {
-    const struct kind kind = {.dtype = dtype};
-    const size_t lanes = lanes_of(dtype);
+    const size_t lanes = lanes_of(dtype), size = size_of(dtype);
 
-    for (; count >= lanes; from += step_of(dtype), to += lanes, count -= lanes) {
-        store_vec((uint8_t *)to, load(kind, NULL, from), false);
+    for (; count >= lanes; from += lanes * size, to += lanes, count -= lanes) {
+        vec value = size == 2 ? widen_lanes16(dtype, load_lanes16(from))
+                              : widen_lanes8(dtype, load_lanes8(from));
+        store_vec((uint8_t *)to, value, false);
     }
     if (count > 0) {
-        store_vec_part((uint8_t *)to, load_part(kind, NULL, from, count), count, sizeof(float));
+        vec value = size == 2 ? widen_lanes16(dtype, load_lanes16_part(from, count))
+                              : widen_lanes8(dtype, load_lanes8_part(from, count));
+        store_vec_part((uint8_t *)to, value, count, sizeof(float));
     }
 }
 
 INLINE void narrow(weft_dtype_t dtype, const float *from, uint8_t *to, size_t count)
 {
-    const size_t lanes = lanes_of(dtype);
+    const size_t lanes = lanes_of(dtype), size = size_of(dtype);
 
-    for (; count >= lanes; from += lanes, to += step_of(dtype), count -= lanes) {
-        store(dtype, to, load_vec((const uint8_t *)from), false);
+    for (; count >= lanes; from += lanes, to += lanes * size, count -= lanes) {
+        vec value = load_vec((const uint8_t *)from);
+
+        if (size == 2) {
+            store_lanes16(to, narrow_lanes16(dtype, value), false);
+        } else {
+            store_lanes8(to, narrow_lanes8(dtype, value), false);
+        }
     }
     if (count > 0) {
-        store_part(dtype, to, load_vec_part((const uint8_t *)from, count, sizeof(float)), count);
+        vec value = load_vec_part((const uint8_t *)from, count, sizeof(float));
+
+        if (size == 2) {
+            store_lanes16_part(to, narrow_lanes16(dtype, value), count);
+        } else {
+            store_lanes8_part(to, narrow_lanes8(dtype, value), count);
+        }
     }
 }
 

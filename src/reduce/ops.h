@@ -26,16 +26,22 @@ INLINE bool is_float(weft_dtype_t dtype)
     return dtype >= WEFT_F16;
 }
 
-/* Small floats are f32 in registers. */
+/* Lanes of a register; small floats are f32 there. */
 INLINE size_t lanes_of(weft_dtype_t dtype)
 {
     return WIDTH / (is_small(dtype) ? sizeof(float) : size_of(dtype));
 }
 
-/* What a register holds, in memory. */
-INLINE size_t step_of(weft_dtype_t dtype)
+/* What a register's elements take in memory. */
+INLINE size_t place_of(weft_dtype_t dtype)
 {
     return lanes_of(dtype) * size_of(dtype);
+}
+
+/* Registers that are loaded and stored together: a step. */
+INLINE size_t parts_of(weft_dtype_t dtype)
+{
+    return dtype == WEFT_BF16 ? 2 : 1;
 }
 
 INLINE vec add(weft_dtype_t dtype, vec a, vec b)

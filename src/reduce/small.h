@@ -76,12 +76,13 @@ INLINE vf32 widen_lanes(weft_dtype_t dtype, vu32 bits)
     return (vf32)(wide | sign);
 }
 
-INLINE vu32 narrow_bf16(vu32 bits)
+/* The upper half of each lane is the result. */
+INLINE vu32 round_bf16(vf32 value)
 {
-    vu32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    vi32 is_nan = (vi32)(bits & ~F32_SIGN) > (int32_t)F32_INFINITY;
+    vu32 bits = (vu32)value;
+    vu32 rounded = bits + 0x7fff + (bits >> 16 & 1);
 
-    return choose(is_nan, (bits | F32_QUIET) >> 16, rounded);
+    return choose(value != value, bits | F32_QUIET, rounded);
 }
 
 INLINE vu32 narrow_lanes(weft_dtype_t dtype, vf32 value)
@@ -89,7 +90,7 @@ INLINE vu32 narrow_lanes(weft_dtype_t dtype, vf32 value)
     vu32 bits = (vu32)value, size = bits & ~F32_SIGN;
 
     if (dtype == WEFT_BF16) {
-        return narrow_bf16(bits);
+        return round_bf16(value) >> 16;
     }
 
     const struct format format = format_of(dtype);
@@ -106,17 +107,20 @@ INLINE vu32 narrow_lanes(weft_dtype_t dtype, vf32 value)
     return sign | choose(is_below(size, format.beyond), small, large);
 }
 
-/* ---- whole registers; f16 in hardware where there is such, with the same bits ---- */
+/* ---- bf16: a register of them is two of f32, the even ones and the odd ones; nothing changes lanes ---- */
 
-INLINE vec widen_lanes8(weft_dtype_t dtype, lanes8 raw)
+INLINE void widen_halves(vec raw, vec *even_p, vec *odd_p)
 {
-    return (vec)widen_lanes(dtype, __builtin_convertvector(raw, vu32));
+    *even_p = (vec)((vu32)raw << 16);
+    *odd_p = (vec)((vu32)raw & 0xffff0000U);
 }
 
-INLINE lanes8 narrow_lanes8(weft_dtype_t dtype, vec value)
+INLINE vec narrow_halves(vec even, vec odd)
 {
-    return __builtin_convertvector(narrow_lanes(dtype, (vf32)value), lanes8);
+    return (vec)(round_bf16((vf32)even) >> 16 | (round_bf16((vf32)odd) & 0xffff0000U));
 }
+
+/* ---- whole registers; in hardware where f16 is, with the same bits ---- */
 
 INLINE vec widen_lanes16(weft_dtype_t dtype, lanes16 raw)
 {
@@ -129,7 +133,7 @@ INLINE vec widen_lanes16(weft_dtype_t dtype, lanes16 raw)
         return (vec)_mm256_cvtph_ps((__m128i)raw);
     }
 #endif
-    return (vec)widen_lanes(dtype, __builtin_convertvector(raw, vu32));
+    return (vec)widen_lanes(dtype, extend16(raw));
 }
 
 INLINE lanes16 narrow_lanes16(weft_dtype_t dtype, vec value)
@@ -143,7 +147,29 @@ INLINE lanes16 narrow_lanes16(weft_dtype_t dtype, vec value)
         return (lanes16)_mm256_cvtps_ph((__m256)value, TO_NEAREST);
     }
 #endif
-    return __builtin_convertvector(narrow_lanes(dtype, (vf32)value), lanes16);
+    return shorten16(narrow_lanes(dtype, (vf32)value));
+}
+
+/* e5m2 is the upper half of an f16; e4m3 is one with an exponent that is 8 too low. */
+INLINE vec widen_lanes8(weft_dtype_t dtype, lanes8 raw)
+{
+#if WIDTH >= 32
+    lanes16 bits = extend8_to_16(raw);
+    vf32 value;
+
+    if (dtype == WEFT_F8E5M2) {
+        return widen_lanes16(WEFT_F16, bits << 8);
+    }
+    value = (vf32)widen_lanes16(WEFT_F16, (bits & 0x80) << 8 | (bits & 0x7f) << 7) * 256;
+    return (vec)((vu32)value | extend16((lanes16)((bits & 0x7f) == 0x7f) & 0x7ff) << 20);
+#else
+    return (vec)widen_lanes(dtype, extend8(raw));
+#endif
+}
+
+INLINE lanes8 narrow_lanes8(weft_dtype_t dtype, vec value)
+{
+    return shorten8(narrow_lanes(dtype, (vf32)value));
 }
 
 #endif

@@ -131,6 +131,118 @@ INLINE void store_lanes8(uint8_t *to, lanes8 value, bool is_streamed)
     }
 }
 
+/* ---- lanes of 32 bits from and to shorter ones: left to themselves, compilers take ten times as long ---- */
+
+#if WIDTH == 64
+
+INLINE vu32 extend16(lanes16 value)
+{
+    return (vu32)_mm512_cvtepu16_epi32((__m256i)value);
+}
+
+INLINE vu32 extend8(lanes8 value)
+{
+    return (vu32)_mm512_cvtepu8_epi32((__m128i)value);
+}
+
+INLINE lanes16 extend8_to_16(lanes8 value)
+{
+    return (lanes16)_mm256_cvtepu8_epi16((__m128i)value);
+}
+
+INLINE lanes16 shorten16(vu32 value)
+{
+    return (lanes16)_mm512_cvtepi32_epi16((__m512i)value);
+}
+
+INLINE lanes8 shorten8(vu32 value)
+{
+    return (lanes8)_mm512_cvtepi32_epi8((__m512i)value);
+}
+
+#elif WIDTH == 32
+
+INLINE vu32 extend16(lanes16 value)
+{
+    return (vu32)_mm256_cvtepu16_epi32((__m128i)value);
+}
+
+INLINE vu32 extend8(lanes8 value)
+{
+    return (vu32)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)value));
+}
+
+INLINE lanes16 extend8_to_16(lanes8 value)
+{
+    return (lanes16)_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)value));
+}
+
+INLINE lanes16 shorten16(vu32 value)
+{
+    __m256i halves = _mm256_packus_epi32((__m256i)value, (__m256i)value);
+
+    return (lanes16)_mm256_castsi256_si128(_mm256_permute4x64_epi64(halves, 0x08));
+}
+
+INLINE lanes8 shorten8(vu32 value)
+{
+    __m128i words = (__m128i)shorten16(value);
+
+    return (lanes8)_mm_cvtsi128_si64(_mm_packus_epi16(words, words));
+}
+
+#elif defined(__x86_64__)
+
+INLINE vu32 extend16(lanes16 value)
+{
+    return (vu32)_mm_unpacklo_epi16(_mm_cvtsi64_si128((long long)value), _mm_setzero_si128());
+}
+
+INLINE vu32 extend8(lanes8 value)
+{
+    __m128i words = _mm_unpacklo_epi8(_mm_cvtsi32_si128((int)value), _mm_setzero_si128());
+
+    return (vu32)_mm_unpacklo_epi16(words, _mm_setzero_si128());
+}
+
+INLINE lanes16 shorten16(vu32 value)
+{
+    __m128i words = (__m128i)((vi32)(value << 16) >> 16); /* packing is of signed ones only */
+
+    return (lanes16)_mm_cvtsi128_si64(_mm_packs_epi32(words, words));
+}
+
+INLINE lanes8 shorten8(vu32 value)
+{
+    __m128i words = _mm_packs_epi32((__m128i)value, (__m128i)value);
+
+    return (lanes8)_mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+}
+
+#else
+
+INLINE vu32 extend16(lanes16 value)
+{
+    return __builtin_convertvector(value, vu32);
+}
+
+INLINE vu32 extend8(lanes8 value)
+{
+    return __builtin_convertvector(value, vu32);
+}
+
+INLINE lanes16 shorten16(vu32 value)
+{
+    return __builtin_convertvector(value, lanes16);
+}
+
+INLINE lanes8 shorten8(vu32 value)
+{
+    return __builtin_convertvector(value, lanes8);
+}
+
+#endif
+
 /* ---- the first `count` ≥ 1 lanes of `size` bytes; nothing beyond them is touched ---- */
 
 #if WIDTH == 64
@@ -191,27 +303,19 @@ static __attribute__((noinline)) void copy_few(void *to, const void *from, size_
     uint8_t *t = to;
     const uint8_t *f = from;
 
-    for (; len >= 16; t += 16, f += 16, len -= 16) {
-        memcpy(t, f, 16);
+    for (; len >= 8; t += 8, f += 8, len -= 8) {
+        memcpy(t, f, 8);
     }
-    for (size_t piece = 8; piece > 0; piece /= 2) {
-        if ((len & piece) != 0) {
-            switch (piece) {
-            case 8:
-                memcpy(t, f, 8);
-                break;
-            case 4:
-                memcpy(t, f, 4);
-                break;
-            case 2:
-                memcpy(t, f, 2);
-                break;
-            default:
-                *t = *f;
-                break;
-            }
-            t += piece, f += piece;
-        }
+    if ((len & 4) != 0) {
+        memcpy(t, f, 4);
+        t += 4, f += 4;
+    }
+    if ((len & 2) != 0) {
+        memcpy(t, f, 2);
+        t += 2, f += 2;
+    }
+    if ((len & 1) != 0) {
+        *t = *f;
     }
 }
 
@@ -219,6 +323,17 @@ INLINE vec load_vec_part(const uint8_t *from, size_t count, size_t size)
 {
     vec value = {0};
 
+    if (count * size == sizeof(value)) {
+        return load_vec(from);
+    }
+#if WIDTH == 32
+    const vi32 lane = {0, 1, 2, 3, 4, 5, 6, 7};
+
+    if (size >= 4) {
+        return (vec)_mm256_maskload_epi32((const int *)from,
+                                          (__m256i)(lane < (int)(count * size / 4)));
+    }
+#endif
     copy_few(&value, from, count * size);
     return value;
 }
@@ -227,6 +342,9 @@ INLINE lanes16 load_lanes16_part(const uint8_t *from, size_t count)
 {
     lanes16 value = {0};
 
+    if (count * 2 == sizeof(value)) {
+        return load_lanes16(from);
+    }
     copy_few(&value, from, count * 2);
     return value;
 }
@@ -235,23 +353,38 @@ INLINE lanes8 load_lanes8_part(const uint8_t *from, size_t count)
 {
     lanes8 value = {0};
 
+    if (count == sizeof(value)) {
+        return load_lanes8(from);
+    }
     copy_few(&value, from, count);
     return value;
 }
 
 INLINE void store_vec_part(uint8_t *to, vec value, size_t count, size_t size)
 {
-    copy_few(to, &value, count * size);
+    if (count * size == sizeof(value)) {
+        store_vec(to, value, false);
+    } else {
+        copy_few(to, &value, count * size);
+    }
 }
 
 INLINE void store_lanes16_part(uint8_t *to, lanes16 value, size_t count)
 {
-    copy_few(to, &value, count * 2);
+    if (count * 2 == sizeof(value)) {
+        store_lanes16(to, value, false);
+    } else {
+        copy_few(to, &value, count * 2);
+    }
 }
 
 INLINE void store_lanes8_part(uint8_t *to, lanes8 value, size_t count)
 {
-    copy_few(to, &value, count);
+    if (count == sizeof(value)) {
+        store_lanes8(to, value, false);
+    } else {
+        copy_few(to, &value, count);
+    }
 }
 
 #endif
