@@ -36,8 +36,8 @@ struct sum {
 static struct sum draw_sum(uint64_t number, int ranks)
 {
     static const weft_coll_t colls[] = {WEFT_ALLREDUCE, WEFT_REDUCE_SCATTER, WEFT_REDUCE};
-    static const weft_dtype_t dtypes[] = {WEFT_F32,  WEFT_F64, WEFT_F16,
-                                          WEFT_BF16, WEFT_F32, WEFT_F8E4M3, WEFT_F8E5M2};
+    static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F64,    WEFT_F16,   WEFT_BF16,
+                                          WEFT_F32, WEFT_F8E4M3, WEFT_F8E5M2};
     static const weft_redop_t ops[] = {WEFT_SUM, WEFT_AVG, WEFT_SCALED, WEFT_SUM, WEFT_PROD};
     static const size_t counts[] = {1, 5, 16, 1000, 5000, 20000, 80000};
     uint64_t random = values_mix(number);
@@ -174,8 +174,7 @@ static int run_setting(weft_comm_t comm, int rank, struct harness_shared *shared
     open_vectors(&vectors, setting->kind);
     for (int i = 0; i < cases; i++) {
         struct sum sum = draw_sum((uint64_t)i, ranks);
-        bool is_plain =
-            sum.op == WEFT_SUM && (sum.dtype == WEFT_F32 || sum.dtype == WEFT_F64);
+        bool is_plain = sum.op == WEFT_SUM && (sum.dtype == WEFT_F32 || sum.dtype == WEFT_F64);
         EXPECT_OK(make_sum(comm, &sum, rank, ranks, NULL, &vectors));
         uint64_t hash = hash_of(vectors.out, vectors.len);
         if (setting_at == 0) {
@@ -185,11 +184,10 @@ static int run_setting(weft_comm_t comm, int rank, struct harness_shared *shared
             EXPECT(is_in_rank_order(&sum, rank, ranks, vectors.out));
         }
         if (board->hash[i][rank] != hash) {
-            return harness_say(shared, rank, FAILED,
-                               "%s %s %s of %zu has other bits with %s=%s over %s",
-                               weft_coll_name(sum.coll), weft_dtype_name(sum.dtype),
-                               weft_redop_name(sum.op), sum.count, setting->name, setting->value,
-                               getenv("WEFT_PATH"));
+            return harness_say(
+                shared, rank, FAILED, "%s %s %s of %zu has other bits with %s=%s over %s",
+                weft_coll_name(sum.coll), weft_dtype_name(sum.dtype), weft_redop_name(sum.op),
+                sum.count, setting->name, setting->value, getenv("WEFT_PATH"));
         }
     }
     close_vectors(&vectors, setting->kind);
@@ -220,8 +218,8 @@ static void deterministic_bits_do_not_depend_on_paths_and_pieces(void **state)
 
 static bool knows_reduction(const struct weft_plan_builder *builder)
 {
-    return (builder->colls & (1U << WEFT_ALLREDUCE | 1U << WEFT_REDUCE_SCATTER | 1U << WEFT_REDUCE)) !=
-           0;
+    return (builder->colls &
+            (1U << WEFT_ALLREDUCE | 1U << WEFT_REDUCE_SCATTER | 1U << WEFT_REDUCE)) != 0;
 }
 
 /* Refused, with words that say why; or it is one that adds in rank order, and does. */
@@ -340,8 +338,9 @@ static int run_equal(weft_comm_t comm, int rank, struct harness_shared *shared)
         }
         EXPECT_OK(weft_comm_duplicate(comm, &again));
         for (size_t i = 0; i < 4 * LENS(dtypes) && weft_comm_status(again) == WEFT_OK; i++) {
-            struct sum sum = {WEFT_ALLREDUCE, dtypes[i % LENS(dtypes)], WEFT_SUM,
-                              counts[i / LENS(dtypes)], 0, i, false};
+            struct sum sum = {
+                WEFT_ALLREDUCE, dtypes[i % LENS(dtypes)], WEFT_SUM, counts[i / LENS(dtypes)], 0, i,
+                false};
             EXPECT_PASS(
                 check_equal(again, &sum, builder != NULL ? builder->name : NULL, rank, shared));
         }

@@ -146,9 +146,9 @@ static int begin_in_group(struct program *program, int which, int at)
     }
     flight->trial.desk = &flight->desk;
     trial_prepare(&flight->trial);
-    EXPECT_PASS(trial_expect_ok(
-        &flight->trial, trial_begin(&flight->trial, program->members[which].comm, NULL), rank,
-        shared));
+    EXPECT_PASS(trial_expect_ok(&flight->trial,
+                                trial_begin(&flight->trial, program->members[which].comm, NULL),
+                                rank, shared));
     flight->is_up = true;
     program->group_flights[program->group_count++] = at;
     return 0;
