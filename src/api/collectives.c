@@ -95,6 +95,25 @@ static weft_status_t check_buffers(weft_comm_t comm, const weft_call_t *call, co
     return WEFT_OK;
 }
 
+/* What a call does not use is not compared. */
+static void clear_unused(weft_call_t *call)
+{
+    call->root = is_rooted(call->coll) ? call->root : 0;
+    call->op = is_summed(call->coll) ? call->op : WEFT_SUM;
+    call->scale = call->op == WEFT_SCALED ? call->scale : 1.0;
+    if (call->coll == WEFT_BARRIER) {
+        call->count = 0;
+        call->dtype = WEFT_U8;
+    }
+    if (call->coll != WEFT_REDUCE_SCATTER && call->coll != WEFT_SCATTER &&
+        call->coll != WEFT_ALLTOALL) {
+        call->in_counts = call->in_places = NULL;
+    }
+    if (call->coll != WEFT_ALLGATHER && call->coll != WEFT_GATHER && call->coll != WEFT_ALLTOALL) {
+        call->out_counts = call->out_places = NULL;
+    }
+}
+
 /* One thread at a time. */
 static weft_status_t run(weft_comm_t comm, const weft_call_t *call, weft_request_t *request_p,
                          const char *name)
@@ -126,7 +145,12 @@ weft_status_t weft_collective(weft_comm_t comm, const weft_call_t *call, weft_re
                          "WEFT_CALL_INIT",
                          call->size, sizeof(*call));
     }
-    return status == WEFT_OK ? run(comm, call, request_p, __func__) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_call_t used = *call;
+    clear_unused(&used);
+    return run(comm, &used, request_p, __func__);
 }
 
 weft_status_t weft_allreduce(weft_comm_t comm, const void *in, void *out, size_t count,
@@ -272,6 +296,7 @@ weft_status_t weft_op_create(weft_comm_t comm, const weft_call_t *call, weft_op_
     op->magic = OP_MAGIC;
     op->comm = comm;
     op->call = *call;
+    clear_unused(&op->call);
     *op_p = op;
     return WEFT_OK;
 }

@@ -39,6 +39,12 @@ static void fill_data(const weft_call_t *call, uint32_t ranks, struct weft_exec_
     };
 }
 
+/* Of gather and scatter only the root knows whether its pieces differ: so they may, always. */
+static bool may_differ(const weft_call_t *call)
+{
+    return is_uneven(call) || call->coll == WEFT_GATHER || call->coll == WEFT_SCATTER;
+}
+
 /* ---- asking ---- */
 
 static double all_bytes(const struct weft_collectives *it, const weft_call_t *call)
@@ -54,7 +60,7 @@ static double all_bytes(const struct weft_collectives *it, const weft_call_t *ca
         for (uint32_t i = 0; i < it->whole.ranks; i++) {
             elements += (double)counts[i];
         }
-    } else if (is_uneven(call)) {
+    } else if (may_differ(call)) {
         return 0; /* not everybody knows */
     }
     return call->coll == WEFT_BARRIER ? 0 : elements * (double)weft_dtype_size(call->dtype);
@@ -67,7 +73,7 @@ static struct weft_plan_ask ask_for(const struct weft_collectives *it, const wef
         .coll = call->coll,
         .root = (uint32_t)call->root,
         .bytes = all_bytes(it, call),
-        .is_equal = !is_uneven(call),
+        .is_equal = !may_differ(call),
         .is_deterministic = params->number[WEFT_PARAM_DETERMINISTIC] != 0,
         .algo = call->algorithm != NULL ? call->algorithm : params->text[WEFT_PARAM_ALGO],
     };
@@ -198,7 +204,7 @@ static uint32_t sign(const struct weft_exec_job *job, const weft_call_t *call)
     uint64_t scale;
     memcpy(&scale, &call->scale, sizeof(scale));
     hash = mix(hash, (uint64_t)call->root);
-    hash = mix(hash, is_uneven(call) ? UINT64_MAX : call->count);
+    hash = mix(hash, may_differ(call) ? UINT64_MAX : call->count);
     hash = mix(hash, call->op == WEFT_SCALED ? scale : 0);
     for (uint32_t i = 0; i < job->stages; i++) {
         hash = mix(hash, weft_plan_hash(&job->stage[i].plan));

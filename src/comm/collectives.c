@@ -269,6 +269,8 @@ static weft_status_t open_exec(struct weft_collectives *it)
         .is_crowded = comm->job->local_count > weft_comm_cpus(),
         .owner = it,
         .stuck = weft_comm_stuck,
+        .is_gone = weft_comm_has_gone,
+        .name = weft_comm_name_job,
         .differs = weft_comm_differs,
     };
     if (it->has_board) {
@@ -277,6 +279,7 @@ static weft_status_t open_exec(struct weft_collectives *it)
             it->whole.board = &it->board;
         }
     }
+    it->ended = weft_p2p_comm_ended(it->messages);
     return weft_exec_open(&spec, &it->exec);
 }
 
@@ -418,6 +421,10 @@ weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *ca
         return status;
     }
     it = comm->collectives;
+    status = atomic_load_explicit(it->ended, memory_order_acquire);
+    if (status != WEFT_OK) {
+        return weft_fail(status, "%s", weft_p2p_comm_text(it->messages));
+    }
     if (is_plain(call)) {
         shape = find_shape(it, call);
     }

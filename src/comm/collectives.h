@@ -50,6 +50,7 @@ struct weft_collectives {
     struct weft_list node;          /* of the job */
     struct weft_p2p_comm *messages; /* owned */
     struct weft_exec *exec;         /* owned */
+    const _Atomic uint32_t *ended;  /* not WEFT_OK: the communicator has ended */
 
     /* those of this host, and the whole (the same object when all are here) */
     struct weft_exec_group whole, local;
@@ -80,7 +81,11 @@ void weft_comm_bind_job(const struct weft_collectives *collectives, struct weft_
                         const weft_call_t *call);
 
 /* ---- reports.c: hooks of exec ---- */
+/* "allreduce #12 (f32 x 100, sum)" */
+void weft_comm_name_job(void *owner, const struct weft_exec_job *job, char *text, size_t room);
 void weft_comm_stuck(void *owner, const struct weft_exec_job *job, uint32_t missing, bool is_late);
+bool weft_comm_has_gone(void *owner, const struct weft_exec_group *group, uint32_t *rank_p,
+                        char *text, size_t room);
 void weft_comm_differs(void *owner, const struct weft_exec_job *job, uint32_t rank);
 
 #endif

@@ -92,11 +92,6 @@ static bool is_other(const struct weft_comm_note *a, const struct weft_comm_note
 static bool find_mismatch(struct weft_collectives *it, const struct weft_comm_note *note,
                           uint32_t rank)
 {
-    const struct weft_comm_note *own = own_note(it, note->number);
-    if (own != NULL && is_other(own, note)) {
-        name_mismatch(it, own, it->comm->rank, note, rank);
-        return true;
-    }
     for (uint32_t i = 0; i < it->comm->ranks; i++) {
         const struct weft_comm_report *report = &it->reports[i];
         if (i != rank && report->is_there && is_other(&report->note, note)) {
@@ -107,7 +102,7 @@ static bool find_mismatch(struct weft_collectives *it, const struct weft_comm_no
     return false;
 }
 
-/* Whom everybody waits for in the end. */
+/* Whom everybody waits for in the end, beginning with one that somebody waits for. */
 static uint32_t find_absent(const struct weft_collectives *it, uint32_t rank, uint32_t number)
 {
     for (uint32_t i = 0; i < it->comm->ranks && rank < it->comm->ranks; i++) {
@@ -145,6 +140,14 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
                                         .count = calling->count};
     char text[TEXT_LEN];
     uint32_t absent;
+    const struct weft_comm_note *own = own_note(it, note.number);
+    if (own != NULL && is_other(own, &note)) {
+        name_mismatch(it, own, it->comm->rank, &note, calling->rank);
+        return;
+    }
+    if (coordinator(it->comm) != it->comm->rank) {
+        return;
+    }
     if (it->reports == NULL) {
         it->reports = calloc(it->comm->ranks, sizeof(*it->reports));
     }
@@ -156,7 +159,7 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
     if (find_mismatch(it, &note, calling->rank) || !calling->is_late) {
         return;
     }
-    absent = find_absent(it, calling->rank, note.number);
+    absent = find_absent(it, calling->missing, note.number);
     print_late(it, &note, absent, calling->timeout_ms, text);
     fail(it, WEFT_ERR_TIMEOUT, absent, text, false);
 }
@@ -183,6 +186,33 @@ void weft_comm_calling_arrived(struct weft_job *job, uint32_t from, const uint8_
 
 /* ---- those who wait ---- */
 
+void weft_comm_name_job(void *owner, const struct weft_exec_job *job, char *text, size_t room)
+{
+    const struct weft_collectives *it = owner;
+    print_call(&it->notes[job->number % WEFT_COLLECTIVE_KEPT], text, room);
+}
+
+bool weft_comm_has_gone(void *owner, const struct weft_exec_group *group, uint32_t *rank_p,
+                        char *text, size_t room)
+{
+    const struct weft_collectives *it = owner;
+    const struct weft_comm *comm = it->comm;
+    bool is_gone = false;
+    weft_engine_lock(comm->job->engine);
+    for (uint32_t i = 0; i < group->ranks && !is_gone; i++) {
+        uint32_t rank = group->members != NULL ? group->members[i] : i;
+        char name[128];
+        if (weft_control_is_gone(comm->job->control, job_rank(comm, rank))) {
+            is_gone = true;
+            *rank_p = rank;
+            weft_p2p_comm_name(it->messages, rank, name, sizeof(name));
+            snprintf(text, room, "%s has closed before it did its part", name);
+        }
+    }
+    weft_engine_unlock(comm->job->engine);
+    return is_gone;
+}
+
 static void tell(struct weft_collectives *it, const struct weft_exec_job *job, uint32_t missing,
                  bool is_late)
 {
@@ -202,12 +232,16 @@ static void tell(struct weft_collectives *it, const struct weft_exec_job *job, u
                                               .timeout_ms = job->timeout_ms};
     uint8_t bytes[WEFT_WIRE_CALLING_LEN];
     uint32_t to = coordinator(comm);
+    weft_wire_calling_encode(&calling, bytes);
     weft_engine_lock(comm->job->engine);
     if (to == comm->rank) {
         take_report(it, &calling);
     } else {
-        weft_wire_calling_encode(&calling, bytes);
         (void)weft_control_call(comm->job->control, job_rank(comm, to), bytes, sizeof(bytes));
+    }
+    /* Whom we wait for may have called something else, ended it, and gone on. */
+    if (missing < comm->ranks && missing != to && missing != comm->rank) {
+        (void)weft_control_call(comm->job->control, job_rank(comm, missing), bytes, sizeof(bytes));
     }
     weft_engine_unlock(comm->job->engine);
 }

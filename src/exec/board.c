@@ -77,17 +77,17 @@ uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p)
     return board->oldest > 1 ? board->past[(board->oldest - 1) % WEFT_BOARD_LINES].clock : 0;
 }
 
-bool weft_board_has_ended(struct weft_board *board, uint32_t clock, const _Atomic uint32_t **word_p)
+bool weft_board_has_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p)
 {
     if (weft_board_is_past(board->everybody, clock)) {
         return true;
     }
     for (uint32_t rank = 0; rank < board->ranks; rank++) {
         if (rank != board->rank && !weft_board_is_past(board->known[rank], clock)) {
-            const _Atomic uint32_t *word = &board->seats[rank].ended;
-            board->known[rank] = atomic_load_explicit(word, memory_order_acquire);
+            board->known[rank] =
+                atomic_load_explicit(&board->seats[rank].ended, memory_order_acquire);
             if (!weft_board_is_past(board->known[rank], clock)) {
-                *word_p = word;
+                *rank_p = rank;
                 return false;
             }
         }

@@ -87,9 +87,8 @@ static inline bool weft_board_is_past(uint32_t clock, uint32_t value)
 /* Takes len bytes of every ring for this operation; returns how far everybody must have ended before they
  * (and this operation's line) are written. *offset_p: where in the ring. */
 uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p);
-/* Has everybody ended at `clock`? Looks at who is not known to; *word_p: what to watch otherwise. */
-bool weft_board_has_ended(struct weft_board *board, uint32_t clock,
-                          const _Atomic uint32_t **word_p);
+/* Has everybody ended at `clock`? Looks at who is not known to; *rank_p: who has not, otherwise. */
+bool weft_board_has_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p);
 /* The operation is over for this rank. */
 void weft_board_end(struct weft_board *board, uint32_t shows, uint32_t anys);
 /* The next step of this operation that nobody has; ≥ count: none. */

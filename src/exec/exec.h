@@ -104,6 +104,10 @@ struct weft_exec_spec {
     /* A job waits since long (asked again every half second), or (is_late) its time is up. `missing`: a rank
      * that is waited for, or NO_RANK. Not under the lock. */
     void (*stuck)(void *owner, const struct weft_exec_job *job, uint32_t missing, bool is_late);
+    /* Has a rank of the group closed or died? (the communicator's number of it, words) */
+    bool (*is_gone)(void *owner, const struct weft_exec_group *group, uint32_t *rank_p, char *text,
+                    size_t room);
+    void (*name)(void *owner, const struct weft_exec_job *job, char *text, size_t room);
     /* A rank called something else. */
     void (*differs)(void *owner, const struct weft_exec_job *job, uint32_t rank);
 };

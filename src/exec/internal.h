@@ -12,6 +12,7 @@ struct weft_exec_item {
     weft_request_t request; /* NULL: over */
     struct weft_slice slice;
     bool is_send, is_reduced;
+    uint32_t peer;              /* of the group */
     struct weft_plan_step step; /* RECV_REDUCE: where it goes */
 };
 
@@ -146,6 +147,8 @@ bool weft_exec_is_drained(struct weft_exec_run *run);
 
 /* ---- shared.c: steps on the board ---- */
 bool weft_exec_shared_begin(struct weft_exec_run *run);
+/* Everybody's buffers, in exec->views; false: the run has failed. */
+bool weft_exec_map(struct weft_exec_run *run);
 void weft_exec_show(struct weft_exec_run *run, uint32_t value);
 bool weft_exec_await_step(struct weft_exec_run *run, const struct weft_plan_step *step);
 void weft_exec_shared_end(struct weft_exec_run *run);

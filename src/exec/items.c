@@ -47,7 +47,13 @@ static bool finish(struct weft_exec_run *run, struct weft_exec_item *item)
         weft_exec_fail(run, status, text);
         weft_p2p_comm_fail(run->exec->spec.messages, status, WEFT_WIRE_NO_RANK, text, true);
     } else if (status != WEFT_OK) {
-        weft_exec_fail(run, status, weft_error_text());
+        char text[WEFT_ERROR_TEXT_LEN];
+        snprintf(text, sizeof(text), "%s", weft_error_text());
+        weft_exec_fail(run, status, text);
+        if (atomic_load(run->exec->ended) == WEFT_OK) { /* the others count on us */
+            weft_p2p_comm_fail(run->exec->spec.messages, status, member(run, item->peer), text,
+                               true);
+        }
     }
     return status == WEFT_OK;
 }
@@ -101,6 +107,7 @@ bool weft_exec_send(struct weft_exec_run *run, const struct weft_plan_step *step
     }
     item = &exec->sends[run->sends];
     item->is_send = true;
+    item->peer = step->peer;
     item->slice = slice;
     if (!post(run, item, step->peer)) {
         return false;
@@ -124,6 +131,7 @@ bool weft_exec_recv(struct weft_exec_run *run, const struct weft_plan_step *step
         return false;
     }
     item->is_send = false;
+    item->peer = step->peer;
     item->is_reduced = step->kind == WEFT_STEP_RECV_REDUCE;
     item->slice = to;
     item->step = *step;
@@ -169,7 +177,7 @@ bool weft_exec_is_writable(struct weft_exec_run *run, const struct weft_slice *s
     for (uint32_t i = 0; i < run->sends; i++) {
         const uint8_t *read = exec->sends[i].slice.data;
         if (read < from + slice->len && from < read + exec->sends[i].slice.len) {
-            await_bell(run, WEFT_WIRE_NO_RANK);
+            await_bell(run, exec->sends[i].peer);
             return false;
         }
     }
@@ -181,7 +189,7 @@ bool weft_exec_sends_are_over(struct weft_exec_run *run)
     atomic_store_explicit(&run->exec->bell, 0, memory_order_seq_cst);
     clean_sends(run);
     if (run->sends > 0) {
-        await_bell(run, WEFT_WIRE_NO_RANK);
+        await_bell(run, run->exec->sends[0].peer);
     }
     return run->sends == 0 && run->state != WEFT_RUN_DRAINS;
 }

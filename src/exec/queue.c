@@ -20,6 +20,7 @@
 #define TURNS_BETWEEN 16 /* of looking, between two turns of the engine */
 #define PATIENCE_NS UINT64_C(100000)
 #define TELL_NS UINT64_C(500000000)
+#define LATE_NS UINT64_C(150000000) /* after which nobody waits for the coordinator's word */
 #define TICK_MS 50
 
 struct weft_exec_entry {
@@ -118,6 +119,22 @@ static bool check_end(struct weft_exec_run *run)
     return true;
 }
 
+/* A rank that has closed or died shows nothing any more: what it has shown before counts. */
+static bool check_gone(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    char text[WEFT_ERROR_TEXT_LEN];
+    uint32_t rank;
+    if (run->await.word == NULL || run->state == WEFT_RUN_DRAINS ||
+        !exec->spec.is_gone(exec->spec.owner, run->group, &rank, text, sizeof(text)) ||
+        weft_exec_is_reached(exec, &run->await)) {
+        return false;
+    }
+    weft_exec_fail(run, WEFT_ERR_PEER, text);
+    weft_p2p_comm_fail(exec->spec.messages, WEFT_ERR_PEER, rank, text, true);
+    return true;
+}
+
 static uint32_t missing_rank(const struct weft_exec_run *run)
 {
     const struct weft_exec_group *group = run->group;
@@ -134,7 +151,7 @@ static void keep_time(struct weft_exec_run *run, uint64_t now_ns)
     uint64_t timeout_ns =
         run->job->timeout_ms == WEFT_NO_LIMIT ? WEFT_NEVER : run->job->timeout_ms * WEFT_NS_PER_MS;
     bool is_late = now_ns - exec->began_ns >= timeout_ns;
-    if (now_ns - exec->told_ns < TELL_NS && is_late == exec->is_late) {
+    if (now_ns - exec->told_ns < (is_late ? LATE_NS : TELL_NS) && is_late == exec->is_late) {
         return;
     }
     exec->told_ns = now_ns;
@@ -179,6 +196,9 @@ static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
         now_ns = weft_clock_ns();
         if (now_ns - since_ns > PATIENCE_NS) {
             sleep_long(run);
+            if (check_end(run) || check_gone(run)) {
+                return;
+            }
             keep_time(run, weft_clock_ns());
         } else if (turn % TURNS_BETWEEN == 0) {
             weft_engine_poll(exec->engine);
@@ -266,7 +286,7 @@ static void work_run(struct weft_engine_work *work)
             weft_p2p_comm_fail(exec->spec.messages, status, WEFT_WIRE_NO_RANK, exec->text, true);
         }
     }
-    if (run->state == WEFT_RUN_WAITS && !check_end(run)) {
+    if (run->state == WEFT_RUN_WAITS && !check_end(run) && !check_gone(run)) {
         keep_time(run, weft_clock_ns());
     }
     weft_exec_advance(run);

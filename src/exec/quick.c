@@ -218,10 +218,10 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_ex
                           .in = stage->data.in,
                           .out = stage->data.out,
                           .is_short = quick->is_short};
-    const _Atomic uint32_t *word;
+    uint32_t slow;
     uint32_t slots_free =
         weft_board_take(scene.board, quick->is_short ? 0 : quick->slots_len, &scene.slot_offset);
-    if (!weft_board_has_ended(scene.board, slots_free, &word)) {
+    if (!weft_board_has_ended(scene.board, slots_free, &slow)) {
         return go_on(&scene, 1, 0, slots_free);
     }
     for (uint32_t i = 0; i < quick->count; i++) {

@@ -108,11 +108,14 @@ void weft_exec_run_open(struct weft_exec_run *run, struct weft_exec *exec,
 
 void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, const char *text)
 {
+    struct weft_exec *exec = run->exec;
+    char name[128];
     if (run->state == WEFT_RUN_DRAINS) {
         return;
     }
+    exec->spec.name(exec->spec.owner, run->job, name, sizeof(name));
     run->status = status;
-    snprintf(run->exec->text, sizeof(run->exec->text), "%s", text);
+    snprintf(exec->text, sizeof(exec->text), "%s: %s", name, text);
     run->state = WEFT_RUN_DRAINS;
 }
 
@@ -184,6 +187,9 @@ static void do_anys(struct weft_exec_run *run, struct weft_plan_step *step)
     uint32_t count = run->plan->parts;
     uint32_t claimed, done = 0;
     while ((claimed = weft_board_claim(run->board, count)) < count) {
+        if (!run->is_mapped && !weft_exec_map(run)) {
+            return; /* it has failed, and the communicator */
+        }
         run->plan->builder->step(run->plan, run->group->rank, run->round, first + claimed, step);
         (void)do_step(run, step);
         done++;
@@ -202,6 +208,9 @@ static bool do_round(struct weft_exec_run *run)
     while (run->plan->builder->step(run->plan, run->group->rank, run->round, run->index, &step)) {
         if ((step.flags & WEFT_STEP_ANY) != 0) {
             do_anys(run, &step);
+            if (run->state == WEFT_RUN_DRAINS) {
+                return false;
+            }
             continue;
         }
         if (!do_step(run, &step)) {

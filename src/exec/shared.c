@@ -191,7 +191,7 @@ static void let_go(struct weft_exec_run *run)
     run->is_mapped = false;
 }
 
-static bool map_all(struct weft_exec_run *run)
+bool weft_exec_map(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
     weft_status_t status = WEFT_OK;
@@ -234,7 +234,8 @@ static bool enter(struct weft_exec_run *run)
         return false;
     }
     if (are_all_shared(run)) {
-        if (!map_all(run)) {
+        /* Steps that anyone may do: who does none needs no buffers, and may come when they are gone. */
+        if (stage->mapped.coll != WEFT_ALLREDUCE && !weft_exec_map(run)) {
             return false;
         }
         switch_plan(run, &stage->mapped);
@@ -259,7 +260,7 @@ static bool take_slots(struct weft_exec_run *run)
 bool weft_exec_shared_begin(struct weft_exec_run *run)
 {
     const struct weft_exec_stage *stage = &run->job->stage[run->stage];
-    const _Atomic uint32_t *word;
+    uint32_t slow;
     if (run->entry == 0) {
         run->board = run->group->board;
         run->is_mapped = false;
@@ -271,9 +272,9 @@ bool weft_exec_shared_begin(struct weft_exec_run *run)
     }
     run->board = run->group->board;
     if (run->entry == 1) {
-        if (!weft_board_has_ended(run->board, run->slots_free, &word)) {
+        if (!weft_board_has_ended(run->board, run->slots_free, &slow)) {
             run->await = (struct weft_exec_await){
-                .word = word, .value = run->slots_free, .rank = WEFT_WIRE_NO_RANK};
+                .word = &run->board->seats[slow].ended, .value = run->slots_free, .rank = slow};
             return false;
         }
         run->entry = 2;
