@@ -105,6 +105,9 @@ static void check(struct plan plan)
     struct harness *harness = harness_start(plan.ranks, body, &plan);
     struct messages_verdict verdict = {WEFT_ERR_PEER, plan.victim, weft_coll_name(plan.deed.coll),
                                        0};
+    if (plan.deed.manner == MANNER_GROUP) {
+        verdict.word = NULL; /* there are two in it */
+    }
     deed_describe(&plan.deed, plan.path, deed, sizeof(deed));
     snprintf(what, sizeof(what), "%s, rank %d of %d %s", deed, plan.victim, plan.ranks,
              plan.is_absent ? "outside" : "inside");
