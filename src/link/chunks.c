@@ -372,7 +372,9 @@ static bool take_from_others(struct weft_bundle *bundle, const struct weft_slot 
                 return false;
             }
             const struct weft_links_spec *spec = &bundle->link->links->spec;
-            spec->unplace(spec->context, bundle->link, i);
+            if (!other->is_asked) {
+                spec->unplace(spec->context, bundle->link, i);
+            }
             other->is_placing = false;
             other->is_stale = true;
             other->lane->ops->place(other->lane, &sink);
@@ -395,7 +397,7 @@ bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *don
         return false;
     }
     slot->is_stale = false;
-    slot->is_placing = true;
+    slot->is_placing = slot->is_asked = true;
     slot->placing = number;
     slot->placing_epoch = done->frame.seq;
     return true;

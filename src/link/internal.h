@@ -59,6 +59,7 @@ struct weft_slot {
     uint32_t placing; /* number of the chunk that comes now */
     uint32_t placing_epoch;
     bool is_placing; /* … and it is wanted */
+    bool is_asked;   /* the user of the link has not said yet where the envelope or chunk goes */
     bool is_stale;   /* the envelope or chunk that comes now has come by another lane */
 };
 
