@@ -68,6 +68,33 @@ struct weft_slice weft_exec_resolve(const struct weft_exec_run *run,
     return slice;
 }
 
+#define PACED ((size_t)32 << 10)
+#define SLOW_RATE 5.0 /* bytes per ns of a plain copy */
+#define FAST_RATE 8.0
+#define SLOW_TIMES 4
+#define TRY_EVERY 64
+
+static void fill_slot(struct weft_exec_run *run, const struct weft_slice *to, const void *from)
+{
+    struct weft_exec_pace *pace = &run->exec->pace;
+    bool is_tried = pace->is_streamed && ++pace->copies % TRY_EVERY == 0;
+    bool is_plain = !run->is_out_streamed && (!pace->is_streamed || is_tried);
+    uint64_t began_ns = is_plain ? weft_clock_ns() : 0;
+    double rate;
+    weft_mem_copy(to->data, from, to->len, is_plain ? WEFT_COPY_PLAIN : WEFT_COPY_STREAM);
+    if (!is_plain) {
+        return;
+    }
+    rate = (double)to->len / (double)(weft_clock_ns() - began_ns + 1);
+    if (is_tried) {
+        pace->is_streamed = rate < FAST_RATE;
+        pace->slow = 0;
+    } else {
+        pace->slow = rate < SLOW_RATE ? pace->slow + 1 : 0;
+        pace->is_streamed = pace->slow >= SLOW_TIMES;
+    }
+}
+
 void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step)
 {
     struct weft_slice from = weft_exec_resolve(run, &step->from, step->peer);
@@ -81,6 +108,11 @@ void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step
         memcpy(to.data, from.data, sizeof(uint64_t));
         return;
     }
+    run->exec->moved += 2 * from.len;
+    if (step->to.space == WEFT_SPACE_SLOT && from.len >= PACED) {
+        fill_slot(run, &to, from.data);
+        return;
+    }
     if (from.len >= FETCHED) {
         bool is_streamed = is_out && run->is_out_streamed;
         bool is_fetched = step->from.space == WEFT_SPACE_SLOT;
@@ -88,7 +120,6 @@ void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step
                           : (is_fetched ? WEFT_COPY_FETCH : WEFT_COPY_PLAIN);
     }
     weft_mem_copy(to.data, from.data, from.len, how);
-    run->exec->moved += 2 * from.len;
 }
 
 /* ---- reductions ---- */
@@ -175,10 +206,9 @@ void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *st
     }
     outputs[0] = to.data;
     what.outputs = 1;
+    what.is_streamed = run->is_out_streamed;
     if (step->also.space != WEFT_SPACE_NONE) {
         outputs[what.outputs++] = weft_exec_resolve(run, &step->also, run->group->rank).data;
-    } else {
-        what.is_streamed = run->is_out_streamed;
     }
     what.output = outputs;
     fold(run, step, &what, to.len / run->binding.element);
