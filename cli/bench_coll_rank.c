@@ -150,6 +150,13 @@ static double copied_bytes(const struct coll_rank *rank)
     return NAN;
 }
 
+/* Which algorithm the latest operation took; "": nobody says. */
+static void read_algorithm(const struct coll_rank *rank, char *name, size_t len)
+{
+    (void)rank;
+    snprintf(name, len, "%s", "");
+}
+
 static bool time_cell(struct coll_rank *rank, const struct coll_cell *cell,
                       struct coll_counts counts, struct findings *mine)
 {
@@ -262,6 +269,7 @@ static bool measure_cell(struct coll_rank *rank, const struct coll_cell *cell,
         return false;
     }
     keep_figures(rank, cell, counts, outcome);
+    read_algorithm(rank, outcome->algo, sizeof(outcome->algo));
     outcome->limit_us = weft_bench_coll_limit_us(rank->plan, cell, limit, outcome->probe_ns[0]);
     outcome->floor_gbs = limit != NULL ? limit->gbs : NAN;
     return weft_bench_coll_probe(rank, &outcome->probe_ns[1]);

@@ -13,7 +13,8 @@ struct subcommand {
 
 static const struct subcommand subcommands[] = {
     {"run", "start N ranks of a program on this host", weft_cli_run},
-    {"bench", "measure: bootstrap (start-up, allgather, barrier), p2p (messages, puts)",
+    {"bench",
+     "measure: bootstrap (start-up), p2p (messages, puts), allreduce and other collectives",
      weft_cli_bench},
     {"tune", "find the fastest settings for tcp here, and keep them as a profile", weft_cli_tune},
     {"explain", "say which plan a collective runs, why, and what every rank does",

@@ -185,7 +185,9 @@ void weft_report_close(struct weft_report *report)
 const char *weft_report_figure(double value, char text[WEFT_REPORT_FIGURE_LEN])
 {
     int decimals = value >= 1000 ? 0 : value >= 100 ? 1 : value >= 10 ? 2 : 3;
-    if (isfinite(value)) {
+    if (isfinite(value) && value > 0 && value < 0.01) {
+        snprintf(text, WEFT_REPORT_FIGURE_LEN, "%.2g", value);
+    } else if (isfinite(value)) {
         snprintf(text, WEFT_REPORT_FIGURE_LEN, "%.*f", decimals, value);
     } else {
         text[0] = '\0';

@@ -100,10 +100,17 @@ static void draw_x_axis(const struct chart *chart)
             (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, chart->group->ranks > 0 ? "bytes" : "ranks");
 }
 
-/* 0.001, 0.2, 30, 4k: what a label says of a power of ten times 1, 2 or 5. */
+/* 10⁻⁵, 0.2, 30, 4k: what a label says of a power of ten times 1, 2 or 5. */
 static void print_label(double value, char *text, size_t len)
 {
-    if (value >= 1e6) {
+    static const char *const digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+    int power = (int)ceil(-log10(value) - 1e-9);
+    long times = lround(value * pow(10, power));
+    if (value < 9e-4 && power < 10 && times == 1) {
+        snprintf(text, len, "10⁻%s", digits[power]);
+    } else if (value < 9e-4 && power < 10) {
+        snprintf(text, len, "%ld·10⁻%s", times, digits[power]);
+    } else if (value >= 1e6) {
         snprintf(text, len, "%gM", value / 1e6);
     } else if (value >= 1e3) {
         snprintf(text, len, "%gk", value / 1e3);

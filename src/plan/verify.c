@@ -37,14 +37,14 @@ uint64_t weft_verify_random(struct run *run)
     return weft_verify_mix(run->random);
 }
 
-bool weft_verify_fail(struct run *run, const struct actor *actor, const char *fmt, ...)
+void weft_verify_say(struct run *run, const struct actor *actor, const char *fmt, ...)
 {
     struct weft_plan_verdict *verdict = run->verdict;
     const struct weft_plan *plan = run->plan;
     size_t room = sizeof(verdict->text), len;
     va_list args;
     if (!verdict->is_right) {
-        return false;
+        return;
     }
     verdict->is_right = false;
     len = (size_t)snprintf(verdict->text, room, "%s %s of %u: ", plan->builder->name,
@@ -59,12 +59,6 @@ bool weft_verify_fail(struct run *run, const struct actor *actor, const char *fm
         (void)vsnprintf(verdict->text + len, room - len, fmt, args);
         va_end(args);
     }
-    return false;
-}
-
-bool weft_verify_no_memory(struct run *run)
-{
-    return weft_verify_fail(run, NULL, "not enough memory to verify it");
 }
 
 void weft_verify_wake(struct run *run, uint32_t rank)
@@ -276,10 +270,10 @@ static void say_deadlock(struct run *run)
         actor++;
     }
     if (actor->waits_for != NOBODY) {
-        weft_verify_fail(run, actor, "deadlock: it waits for %s, from or to rank %u",
-                         what[actor->waiting], actor->waits_for);
+        weft_verify_say(run, actor, "deadlock: it waits for %s, from or to rank %u",
+                        what[actor->waiting], actor->waits_for);
     } else {
-        weft_verify_fail(run, actor, "deadlock: it waits for %s", what[actor->waiting]);
+        weft_verify_say(run, actor, "deadlock: it waits for %s", what[actor->waiting]);
     }
 }
 

@@ -145,10 +145,11 @@ struct run {
 };
 
 /* ---- verify.c ---- */
-/* Keeps the first thing that is wrong. false. */
-bool weft_verify_fail(struct run *run, const struct actor *actor, const char *fmt, ...)
+/* Keeps the first thing that is wrong. A macro, so that whoever reads it knows that it is false. */
+#define weft_verify_fail(run, actor, ...) (weft_verify_say(run, actor, __VA_ARGS__), false)
+#define weft_verify_no_memory(run) weft_verify_fail(run, NULL, "not enough memory to verify it")
+void weft_verify_say(struct run *run, const struct actor *actor, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
-bool weft_verify_no_memory(struct run *run);
 void weft_verify_wake(struct run *run, uint32_t rank);
 uint64_t weft_verify_random(struct run *run);
 uint64_t weft_verify_mix(uint64_t number);

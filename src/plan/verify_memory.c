@@ -64,7 +64,7 @@ static bool open_sizes(struct run *run)
         struct actor *actor = &run->actors[rank];
         actor->in_offset = actor->out_offset = run->offset;
         if (is_each) {
-            uint32_t *in = run->offset + 2 * rank * len, *out = in + len;
+            uint32_t *in = run->offset + (size_t)2 * rank * len, *out = in + len;
             add_up(run, in, rank, false);
             add_up(run, out, rank, true);
             actor->in_offset = in;
@@ -236,7 +236,7 @@ static bool find_unit(struct run *run, const struct actor *actor, const struct w
                                 ref->block + ref->blocks - 1, is_slot ? "the slot" : "TMP");
     }
     if (is_slot) {
-        from += actor->op % run->areas * units * unit_len + owner->slot_base;
+        from += actor->op % run->areas * (units * unit_len) + owner->slot_base;
     } else {
         from += owner->tmp_base;
     }

@@ -69,11 +69,6 @@ void weft_verify_clock_join(struct run *run, struct actor *actor)
 
 /* ---- memory ---- */
 
-static bool is_private_op(const struct touch *touch, const struct actor *actor)
-{
-    return actor->any_now == 0 || touch->any_op != actor->op + 1;
-}
-
 static bool say_race(struct run *run, const struct actor *actor, bool is_write, uint32_t rank,
                      bool was_write)
 {
@@ -81,30 +76,34 @@ static bool say_race(struct run *run, const struct actor *actor, bool is_write, 
                             is_write ? "writes to" : "reads", rank, was_write ? "writes" : "reads");
 }
 
-static bool say_any(struct run *run, const struct actor *actor, uint32_t other)
+/* ANY steps of one operation are in no order, even if one rank does two of them. */
+static bool touch_any(struct run *run, const struct actor *actor, struct touch *touch,
+                      bool is_write)
 {
-    return weft_verify_fail(run, actor, "ANY steps %u and %u touch the same memory", other - 1,
-                            actor->any_now - 1);
-}
-
-static bool read_cell(struct run *run, const struct actor *actor, struct touch *touch)
-{
-    uint32_t now = weft_verify_clock(run, actor->rank)[actor->rank];
-    if (touch->writer != NOBODY &&
-        !weft_verify_has_seen(run, actor, touch->writer, touch->written_at)) {
-        return say_race(run, actor, false, touch->writer, true);
+    uint32_t other;
+    if (actor->any_now == 0) {
+        return true;
     }
-    if (!is_private_op(touch, actor) && touch->any_writer != 0 &&
-        touch->any_writer != actor->any_now) {
-        return say_any(run, actor, touch->any_writer);
-    }
-    if (actor->any_now != 0 && touch->any_op != actor->op + 1) {
+    if (touch->any_op != actor->op + 1) {
         touch->any_op = actor->op + 1;
         touch->any_writer = touch->any_reader = 0;
     }
-    if (actor->any_now != 0 && touch->any_reader == 0) {
+    other = touch->any_writer == 0 && is_write ? touch->any_reader : touch->any_writer;
+    if (other != 0 && other != actor->any_now) {
+        return weft_verify_fail(run, actor, "ANY steps %u and %u touch the same memory", other - 1,
+                                actor->any_now - 1);
+    }
+    if (is_write) {
+        touch->any_writer = actor->any_now;
+    } else if (touch->any_reader == 0) {
         touch->any_reader = actor->any_now;
     }
+    return true;
+}
+
+static bool add_reader(struct run *run, const struct actor *actor, struct touch *touch)
+{
+    uint32_t now = weft_verify_clock(run, actor->rank)[actor->rank];
     if (touch->readers == NULL && (touch->reader == NOBODY || touch->reader == actor->rank)) {
         touch->reader = actor->rank;
         touch->read_at = now;
@@ -121,7 +120,15 @@ static bool read_cell(struct run *run, const struct actor *actor, struct touch *
     return true;
 }
 
-static bool is_read_by_others(struct run *run, const struct actor *actor, struct touch *touch)
+static bool has_seen_writer(struct run *run, const struct actor *actor, const struct touch *touch,
+                            bool is_write)
+{
+    return touch->writer == NOBODY ||
+           weft_verify_has_seen(run, actor, touch->writer, touch->written_at) ||
+           say_race(run, actor, is_write, touch->writer, true);
+}
+
+static bool has_seen_readers(struct run *run, const struct actor *actor, const struct touch *touch)
 {
     if (touch->readers == NULL) {
         return touch->reader == NOBODY ||
@@ -137,24 +144,17 @@ static bool is_read_by_others(struct run *run, const struct actor *actor, struct
     return true;
 }
 
+static bool read_cell(struct run *run, const struct actor *actor, struct touch *touch)
+{
+    return has_seen_writer(run, actor, touch, false) && touch_any(run, actor, touch, false) &&
+           add_reader(run, actor, touch);
+}
+
 static bool write_cell(struct run *run, const struct actor *actor, struct touch *touch)
 {
-    if (touch->writer != NOBODY &&
-        !weft_verify_has_seen(run, actor, touch->writer, touch->written_at)) {
-        return say_race(run, actor, true, touch->writer, true);
-    }
-    if (!is_read_by_others(run, actor, touch)) {
+    if (!has_seen_writer(run, actor, touch, true) || !has_seen_readers(run, actor, touch) ||
+        !touch_any(run, actor, touch, true)) {
         return false;
-    }
-    if (!is_private_op(touch, actor)) {
-        uint32_t other = touch->any_writer != 0 ? touch->any_writer : touch->any_reader;
-        if (other != 0 && other != actor->any_now) {
-            return say_any(run, actor, other);
-        }
-    }
-    if (actor->any_now != 0) {
-        touch->any_op = actor->op + 1;
-        touch->any_writer = actor->any_now;
     }
     touch->writer = actor->rank;
     touch->written_at = weft_verify_clock(run, actor->rank)[actor->rank];

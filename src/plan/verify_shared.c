@@ -43,8 +43,8 @@ enum turn weft_verify_show(struct run *run, struct actor *actor, const struct we
     struct shared_op *op = &run->shared[actor->op];
     uint32_t **shown = &op->shown[(size_t)actor->rank * (run->plan->shows + 1)], *clock;
     if (step->value <= actor->shown || step->value > run->plan->shows) {
-        weft_verify_fail(run, actor, "shows %u after %u; the plan has %u", step->value,
-                         actor->shown, run->plan->shows);
+        weft_verify_say(run, actor, "shows %u after %u; the plan has %u", step->value, actor->shown,
+                        run->plan->shows);
         return TURN_FAILED;
     }
     clock = weft_verify_clock_copy(run, weft_verify_publish(run, actor));
@@ -94,8 +94,8 @@ static enum turn await_shown(struct run *run, struct actor *actor,
     const uint32_t *clock;
     if (step->value == 0 || step->value > run->plan->shows ||
         (step->peer != WEFT_PLAN_ALL && step->peer >= run->ranks)) {
-        weft_verify_fail(run, actor, "awaits %u of rank %u; the plan has %u", step->value,
-                         step->peer, run->plan->shows);
+        weft_verify_say(run, actor, "awaits %u of rank %u; the plan has %u", step->value,
+                        step->peer, run->plan->shows);
         return TURN_FAILED;
     }
     if (step->peer == WEFT_PLAN_ALL) {
@@ -171,7 +171,7 @@ enum turn weft_verify_claim(struct run *run, struct actor *actor, const struct w
     struct shared_op *op = &run->shared[actor->op];
     uint32_t number = actor->anys;
     if (!is_for_anybody(step)) {
-        weft_verify_fail(run, actor, "an ANY step that depends on who does it");
+        weft_verify_say(run, actor, "an ANY step that depends on who does it");
         return TURN_FAILED;
     }
     if (number == op->any_room) {
@@ -189,7 +189,7 @@ enum turn weft_verify_claim(struct run *run, struct actor *actor, const struct w
     if (*is_mine_p) {
         op->any[number] = (struct any_step){.is_claimed = true, .step = *step};
     } else if (!is_same_step(step, &op->any[number].step)) {
-        weft_verify_fail(run, actor, "ANY step %u is not the same on every rank", number);
+        weft_verify_say(run, actor, "ANY step %u is not the same on every rank", number);
         return TURN_FAILED;
     }
     actor->anys++;

@@ -108,6 +108,20 @@ static void every_collective_runs_and_checks_its_results(void **state)
     }
 }
 
+static void over_tcp_the_bare_socket_is_beside_it(void **state)
+{
+    struct cli cli;
+    (void)state;
+    cli_run(&cli, "bench", "allreduce", "-n", "2,3", "-b", "64", "-e", "64K", "-f", "1024",
+            "--time", "5ms", "--path", "tcp");
+    assert_string_equal(cli.err, "");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "limit: the bytes that must be sent, over bare loopback sockets");
+    assert_int_equal(support_count(cli.out, "two processes over a bare socket"), 2);
+    assert_fits(cli.out);
+    cli_close(&cli);
+}
+
 static void the_table_is_that_of_nccl_tests_and_fits(void **state)
 {
     struct cli cli;
@@ -206,6 +220,7 @@ int main(void)
         cmocka_unit_test(bad_usage_is_two_and_says_what),
         cmocka_unit_test(help_has_two_examples),
         cmocka_unit_test(every_collective_runs_and_checks_its_results),
+        cmocka_unit_test(over_tcp_the_bare_socket_is_beside_it),
         cmocka_unit_test(the_table_is_that_of_nccl_tests_and_fits),
         cmocka_unit_test(algorithms_get_a_row_each),
         cmocka_unit_test(singles_are_timed_one_by_one),

@@ -247,6 +247,17 @@ static void many_lines_and_single_points_are_drawn(void **state)
     close_report();
 }
 
+static void small_figures_keep_their_digits(void **state)
+{
+    char text[WEFT_REPORT_FIGURE_LEN];
+    (void)state;
+    assert_string_equal(weft_report_figure(0.00021, text), "0.00021");
+    assert_string_equal(weft_report_figure(0.0571, text), "0.057");
+    assert_string_equal(weft_report_figure(12345.6, text), "12346");
+    assert_string_equal(weft_report_figure(0, text), "0.000");
+    assert_string_equal(weft_report_figure(NAN, text), "");
+}
+
 /* ---- the command ---- */
 
 static void the_command_makes_the_page(void **state)
@@ -311,6 +322,7 @@ int main(void)
         cmocka_unit_test(without_results_there_is_no_page),
         cmocka_unit_test(the_page_is_whole_and_stands_alone),
         cmocka_unit_test(many_lines_and_single_points_are_drawn),
+        cmocka_unit_test(small_figures_keep_their_digits),
         cmocka_unit_test(the_command_makes_the_page),
         cmocka_unit_test(bad_files_are_named),
     };

@@ -5,7 +5,7 @@
 #define RANKS_MOST 1000
 #define DRAWS 2
 /* Messages and blocks, all ranks together: what a run may cost. */
-#define COST_MOST 300000.0
+#define COST_MOST 200000.0
 
 /* What all ranks do, told from a few of them. */
 static double cost_of(const struct weft_plan *plan)
