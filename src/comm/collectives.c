@@ -195,6 +195,23 @@ static weft_status_t gather_facts(struct weft_collectives *it, const struct offe
     return WEFT_OK;
 }
 
+/* One calibration for all: rank 0's. */
+static weft_status_t take_costs(struct weft_collectives *it)
+{
+    struct weft_comm *comm = it->comm;
+    char costs[WEFT_PARAM_TEXT_LEN];
+    const char *why;
+    memcpy(costs, comm->job->params.text[WEFT_PARAM_COSTS], sizeof(costs));
+    weft_status_t status =
+        weft_control_broadcast_wait(comm->channel, costs, sizeof(costs), 0, comm->timeout_ms);
+    costs[sizeof(costs) - 1] = '\0';
+    if (status == WEFT_OK && !weft_plan_calibration_parse(costs, &it->facts.calibration, &why) &&
+        comm->rank == 0) {
+        weft_log(comm, WARN, "WEFT_COSTS is not used: %s", why);
+    }
+    return status;
+}
+
 /* Who has one: everybody of a host, or nobody. */
 static weft_status_t meet(struct weft_collectives *it)
 {
@@ -226,6 +243,7 @@ static weft_status_t meet(struct weft_collectives *it)
     if (status == WEFT_OK) {
         status = gather_facts(it, offers);
     }
+    status = status == WEFT_OK ? take_costs(it) : status;
     free(offers);
     free(have);
     return status;
