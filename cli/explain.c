@@ -117,7 +117,7 @@ static void print_cost(const struct answer *answer)
            cost->rounds, cost->rounds == 1 ? "" : "s", (unsigned long long)cost->messages,
            cost->messages == 1 ? "" : "s", weft_explain_bytes(cost->sent_inside, inside),
            weft_explain_bytes(cost->sent_between, between));
-    printf("%.2f bytes written by cores per byte of a rank's data; time: %s\n", cost->copies,
+    printf("%.2f bytes written by cores per byte of a rank's data\ntime: %s\n", cost->copies,
            weft_explain_parts(&cost->parts, cost->time_s, parts));
 }
 
@@ -141,13 +141,26 @@ static void print_phases(const struct answer *answer)
     free(choice);
 }
 
+/* The reason and, on a line of its own, what the next best would take. */
+static void print_reason(const char *reason)
+{
+    const char *other = strstr(reason, "; ");
+
+    printf("%.*s\n", other != NULL ? (int)(other - reason) : (int)strlen(reason), reason);
+    if (other != NULL) {
+        printf("%s\n", other + 2);
+    }
+}
+
 static void print_answer(const struct answer *answer)
 {
     char where[EXPLAIN_TEXT_LEN], bytes[EXPLAIN_WORD_LEN];
     const struct weft_plan_ask *ask = &answer->job.ask;
 
-    printf("%s of %s, %s\n%s\n\n", weft_coll_name(ask->coll), weft_explain_bytes(ask->bytes, bytes),
-           weft_explain_where(&answer->job.facts, where), answer->choice.reason);
+    printf("%s of %s, %s\n", weft_coll_name(ask->coll), weft_explain_bytes(ask->bytes, bytes),
+           weft_explain_where(&answer->job.facts, where));
+    print_reason(answer->choice.reason);
+    printf("\n");
     print_options(&answer->choice);
     printf("\n%s: %s\n", answer->plan.builder->name, answer->plan.builder->summary);
     if (answer->plan.builder == &weft_plan_hierarchical) {

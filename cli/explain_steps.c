@@ -11,7 +11,8 @@
 
 #define LINE_LEN 1024
 #define RANKS_LOOKED_AT 256 /* to see whether all do the same */
-#define ARROWS_MAX 32       /* of one round */
+#define RANKS_GLANCED_AT 8
+#define ARROWS_MAX 32 /* of one round */
 #define INDENT 11
 #define IN_FULL 8 /* rounds */
 
@@ -166,7 +167,7 @@ static void add_step(char line[LINE_LEN], const struct view *view, const struct 
 /* Prints text behind a label, wrapped where `between` stands: the blank at its end goes. */
 static void print_wrapped(FILE *out, const char *label, const char *text, const char *between)
 {
-    size_t column = (size_t)fprintf(out, "%-*s", INDENT, label), gap = strlen(between);
+    size_t column = (size_t)fprintf(out, "%-*s ", INDENT - 1, label), gap = strlen(between);
     bool is_first = true;
 
     for (;;) {
@@ -231,7 +232,8 @@ static bool say_all(const struct view *view, uint32_t round, bool is_short, char
                                  {true, !is_short, !is_short},
                                  {false, false, !is_short},
                                  {true, false, !is_short}};
-    uint32_t ranks = view->plan->ranks < RANKS_LOOKED_AT ? view->plan->ranks : RANKS_LOOKED_AT;
+    uint32_t most = is_short ? RANKS_GLANCED_AT : RANKS_LOOKED_AT;
+    uint32_t ranks = view->plan->ranks < most ? view->plan->ranks : most;
     char other[LINE_LEN];
 
     for (size_t i = 0; i < WEFT_COUNT_OF(forms); i++) {
@@ -336,21 +338,33 @@ static uint32_t most_rounds(const struct weft_plan *plan)
     return most;
 }
 
-/* How many rounds from this one on are the same line for all ranks; 0: this one is not. */
+static bool is_alike(const struct view *view, uint32_t round, const char *line)
+{
+    char its[LINE_LEN];
+
+    return say_all(view, round, true, its) && strcmp(line, its) == 0;
+}
+
+/* How many rounds from this one on are the same line for all ranks; 0: this one is not. Of very many not
+ * every one is looked at: found by doubling and halving. */
 static uint32_t count_alike(const struct view *view, uint32_t round, uint32_t rounds,
                             char line[LINE_LEN])
 {
-    char next[LINE_LEN];
-    uint32_t count = 1;
+    uint32_t low = 0, high = 1; /* round + low is alike, round + high is not or not known */
 
     if (!say_all(view, round, true, line)) {
         return 0;
     }
-    while (round + count < rounds && say_all(view, round + count, true, next) &&
-           strcmp(line, next) == 0) {
-        count++;
+    while (round + high < rounds && is_alike(view, round + high, line)) {
+        low = high;
+        high = high < 64 ? high + 1 : high * 2;
     }
-    return count;
+    high = round + high < rounds ? high : rounds - round;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        *(is_alike(view, round + middle, line) ? &low : &high) = middle;
+    }
+    return high;
 }
 
 static void print_round(const struct view *view, uint32_t round)

@@ -423,7 +423,8 @@ weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *ca
     it = comm->collectives;
     status = atomic_load_explicit(it->ended, memory_order_acquire);
     if (status != WEFT_OK) {
-        return weft_fail(status, "%s", weft_p2p_comm_text(it->messages));
+        return weft_fail(status, "%s: %s", weft_coll_name(call->coll),
+                         weft_p2p_comm_text(it->messages));
     }
     if (is_plain(call)) {
         shape = find_shape(it, call);

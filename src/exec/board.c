@@ -55,33 +55,27 @@ void weft_board_close(struct weft_board *board)
 
 uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p)
 {
-    size_t offset = board->ring_pos % board->ring_len;
     uint32_t number = board->operation;
     uint64_t end;
     len = (len + WEFT_BOARD_STRIDE - 1) / WEFT_BOARD_STRIDE * WEFT_BOARD_STRIDE;
-    if (offset + len > board->ring_len) { /* slots do not wrap */
-        board->ring_pos += board->ring_len - offset;
-        offset = 0;
+    if (board->ring_offset + len > board->ring_len) { /* slots do not wrap */
+        board->ring_pos += board->ring_len - board->ring_offset;
+        board->ring_offset = 0;
     }
-    board->past[number % WEFT_BOARD_LINES].ring_from = board->ring_pos;
+    (void)weft_board_take_line(board);
+    *offset_p = board->ring_offset;
     end = board->ring_pos += len;
-    /* The line was used 32 operations ago. What began before end - ring_len lies where we write. */
-    if (number - board->oldest >= WEFT_BOARD_LINES) {
-        board->oldest = number - WEFT_BOARD_LINES + 1;
-    }
-    while (len > 0 && board->oldest < number && end > board->ring_len &&
+    board->ring_offset += len;
+    /* What began before end - ring_len lies where we write. */
+    while (board->oldest < number && end > board->ring_len &&
            board->past[board->oldest % WEFT_BOARD_LINES].ring_from < end - board->ring_len) {
         board->oldest++;
     }
-    *offset_p = offset;
     return board->oldest > 1 ? board->past[(board->oldest - 1) % WEFT_BOARD_LINES].clock : 0;
 }
 
-bool weft_board_has_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p)
+bool weft_board_ask_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p)
 {
-    if (weft_board_is_past(board->everybody, clock)) {
-        return true;
-    }
     for (uint32_t rank = 0; rank < board->ranks; rank++) {
         if (rank != board->rank && !weft_board_is_past(board->known[rank], clock)) {
             board->known[rank] =
@@ -94,15 +88,6 @@ bool weft_board_has_ended(struct weft_board *board, uint32_t clock, uint32_t *ra
     }
     board->everybody = clock;
     return true;
-}
-
-void weft_board_end(struct weft_board *board, uint32_t shows, uint32_t anys)
-{
-    board->clock += shows;
-    board->any_base += anys;
-    board->past[board->operation % WEFT_BOARD_LINES].clock = board->clock;
-    board->operation++;
-    atomic_store_explicit(&board->seats[board->rank].ended, board->clock, memory_order_release);
 }
 
 uint32_t weft_board_claim(struct weft_board *board, uint32_t count)

@@ -60,6 +60,7 @@ struct weft_board {
     uint32_t everybody; /* has ended this far, as we know */
     uint32_t *known;    /* [ranks]: how far each has ended, as we know; owned */
     uint64_t ring_pos;  /* where the next operation's slots begin, counted on for ever */
+    size_t ring_offset; /* the same, in the ring */
     uint32_t oldest;    /* operation that may still use what lies before ring_pos */
     struct {
         uint32_t clock;     /* at its end */
@@ -84,13 +85,35 @@ static inline bool weft_board_is_past(uint32_t clock, uint32_t value)
     return (int32_t)(clock - value) >= 0;
 }
 
+/* As take(), of the line alone. */
+static inline uint32_t weft_board_take_line(struct weft_board *board)
+{
+    uint32_t number = board->operation;
+    board->past[number % WEFT_BOARD_LINES].ring_from = board->ring_pos;
+    if (number - board->oldest >= WEFT_BOARD_LINES) { /* it was used 32 operations ago */
+        board->oldest = number - WEFT_BOARD_LINES + 1;
+    }
+    return board->oldest > 1 ? board->past[(board->oldest - 1) % WEFT_BOARD_LINES].clock : 0;
+}
 /* Takes len bytes of every ring for this operation; returns how far everybody must have ended before they
  * (and this operation's line) are written. *offset_p: where in the ring. */
 uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p);
 /* Has everybody ended at `clock`? Looks at who is not known to; *rank_p: who has not, otherwise. */
-bool weft_board_has_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p);
+bool weft_board_ask_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p);
+static inline bool weft_board_has_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p)
+{
+    return weft_board_is_past(board->everybody, clock) ||
+           weft_board_ask_ended(board, clock, rank_p);
+}
 /* The operation is over for this rank. */
-void weft_board_end(struct weft_board *board, uint32_t shows, uint32_t anys);
+static inline void weft_board_end(struct weft_board *board, uint32_t shows, uint32_t anys)
+{
+    board->clock += shows;
+    board->any_base += anys;
+    board->past[board->operation % WEFT_BOARD_LINES].clock = board->clock;
+    board->operation++;
+    atomic_store_explicit(&board->seats[board->rank].ended, board->clock, memory_order_release);
+}
 /* The next step of this operation that nobody has; ≥ count: none. */
 uint32_t weft_board_claim(struct weft_board *board, uint32_t count);
 

@@ -54,13 +54,22 @@ struct weft_exec_run {
     uint32_t slots_free;  /* the clock at which everybody has ended who used the slots */
     bool is_short;        /* the slots lie in the lines */
     bool is_mapped;       /* views are there */
-    bool is_out_streamed; /* outputs go around the cache */
+    bool is_out_streamed; /* more than the cache holds: outputs and slots go around it */
     uint32_t entry;       /* how far the beginning of a shared stage is; 0: not begun */
     uint32_t anys;        /* steps that anyone may do, in all */
     struct weft_exec_await await;
     uint32_t sends, recvs; /* items in use */
     uint32_t next_recv;    /* to be finished */
     size_t staged_len;     /* staging in use in this round */
+};
+
+/* How slots are written. Plain stores are best where cores share a cache; where they do not, stores into
+ * lines that another core has read take ten times as long as those around the cache: seen by the time of a
+ * copy. Each rank for itself: it is nobody else's business. */
+struct weft_exec_pace {
+    bool is_streamed;
+    uint32_t slow;   /* plain copies in a row that were */
+    uint32_t copies; /* since the state changed */
 };
 
 struct weft_exec {
@@ -79,6 +88,7 @@ struct weft_exec {
     size_t copies_room;
     struct weft_exec_view *views; /* [ranks], owned; NULL until needed */
     uint64_t moved;
+    struct weft_exec_pace pace;
 
     /* a run that waits long, or is not its caller's (queue.c); under the engine's lock */
     struct weft_exec_run *waiting; /* whose word the poller looks at */

@@ -18,6 +18,7 @@
 #define LOOKS 2000       /* at a word, before anything else is done */
 #define CROWDED_LOOKS 4  /* whoever we wait for needs this CPU */
 #define TURNS_BETWEEN 16 /* of looking, between two turns of the engine */
+#define SPIN_TURNS 8
 #define PATIENCE_NS UINT64_C(100000)
 #define TELL_NS UINT64_C(500000000)
 #define LATE_NS UINT64_C(150000000) /* after which nobody waits for the coordinator's word */
@@ -202,8 +203,8 @@ static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
             keep_time(run, weft_clock_ns());
         } else if (turn % TURNS_BETWEEN == 0) {
             weft_engine_poll(exec->engine);
-        } else if (exec->spec.is_crowded) {
-            sched_yield();
+        } else if (exec->spec.is_crowded || turn > SPIN_TURNS) {
+            sched_yield(); /* where nobody else wants the CPU it returns at once */
         } else {
             for (int i = 0; i < 100 && !weft_exec_is_reached(exec, &run->await); i++) {
                 relax();

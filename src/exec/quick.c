@@ -219,8 +219,9 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_ex
                           .out = stage->data.out,
                           .is_short = quick->is_short};
     uint32_t slow;
-    uint32_t slots_free =
-        weft_board_take(scene.board, quick->is_short ? 0 : quick->slots_len, &scene.slot_offset);
+    uint32_t slots_free = quick->is_short
+                              ? weft_board_take_line(scene.board)
+                              : weft_board_take(scene.board, quick->slots_len, &scene.slot_offset);
     if (!weft_board_has_ended(scene.board, slots_free, &slow)) {
         return go_on(&scene, 1, 0, slots_free);
     }

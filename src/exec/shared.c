@@ -253,7 +253,9 @@ static bool take_slots(struct weft_exec_run *run)
         return false;
     }
     run->is_short = len <= WEFT_BOARD_LINE_DATA && !run->job->stage[run->stage].has_mapped;
-    run->slots_free = weft_board_take(run->board, run->is_short ? 0 : len, &run->slot_offset);
+    run->slots_free = run->is_short || len == 0
+                          ? weft_board_take_line(run->board)
+                          : weft_board_take(run->board, len, &run->slot_offset);
     return true;
 }
 

@@ -261,7 +261,7 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     slot->sent = slot->acked = slot->received = slot->told = 0;
     slot->untold_len = 0;
     slot->rate = 0;
-    slot->is_placing = slot->is_stale = false;
+    slot->is_placing = slot->is_stale = slot->is_asked = false;
     bundle->epoch++;
     bundle->broken_ns = 0;
     weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
@@ -296,10 +296,10 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
     bundle->epoch++;
     retry_later(slot);
     weft_chunks_lost(bundle, slot);
-    if (slot->is_placing) {
+    if (slot->is_placing && !slot->is_asked) {
         spec->unplace(spec->context, link, (uint32_t)(slot - bundle->slots));
-        slot->is_placing = false;
     }
+    slot->is_placing = slot->is_asked = false;
     if (link->placed_lane == lane) {
         link->placed_lane = NULL; /* a copy will complete it */
     }

@@ -9,7 +9,8 @@
  */
 #include "link/internal.h"
 
-#define RATE_NS UINT64_C(2000000) /* at least so long is measured */
+#define RATE_NS UINT64_C(2000000)      /* at least so long is measured, … */
+#define RATE_LEN ((uint64_t)256 << 10) /* … and so much: less only shows how long a word takes */
 #define FLYING_MAX 128
 #define TELL_LEN ((uint64_t)2 << 20) /* over one lane nobody waits for it */
 #define TELL_SMALL 8                 /* short ones */
@@ -94,7 +95,7 @@ static double hoped_rate(const struct weft_slot *slot)
     if (slot->flying_count > 0) {
         return slot->rate;
     }
-    idle_ms = (weft_clock_ns() - slot->rate_ns) / WEFT_NS_PER_MS;
+    idle_ms = (weft_clock_ns() - slot->known_ns) / WEFT_NS_PER_MS;
     return slot->rate * (double)(1u << (idle_ms < 5000 ? idle_ms / 500 : 10));
 }
 
@@ -254,12 +255,15 @@ static void note_rate(struct weft_slot *slot, uint64_t len)
     uint64_t time_ns = now_ns - slot->rate_ns;
     double rate;
     slot->rate_len += len;
-    if (time_ns < RATE_NS) {
+    if (time_ns < RATE_NS || slot->rate_len < RATE_LEN) {
         return;
     }
     rate = (double)slot->rate_len * 1e9 / (double)time_ns;
+    if (slot->flying_count == 0 && rate < slot->rate) {
+        rate = slot->rate; /* it could have drained more, had it had more */
+    }
     slot->rate = slot->rate > 0 ? 0.7 * slot->rate + 0.3 * rate : rate;
-    slot->rate_ns = now_ns;
+    slot->rate_ns = slot->known_ns = now_ns;
     slot->rate_len = 0;
 }
 
@@ -372,7 +376,9 @@ static bool take_from_others(struct weft_bundle *bundle, const struct weft_slot 
                 return false;
             }
             const struct weft_links_spec *spec = &bundle->link->links->spec;
-            spec->unplace(spec->context, bundle->link, i);
+            if (!other->is_asked) {
+                spec->unplace(spec->context, bundle->link, i);
+            }
             other->is_placing = false;
             other->is_stale = true;
             other->lane->ops->place(other->lane, &sink);
@@ -395,7 +401,7 @@ bool weft_chunk_arriving(struct weft_bundle *bundle, const struct weft_done *don
         return false;
     }
     slot->is_stale = false;
-    slot->is_placing = true;
+    slot->is_placing = slot->is_asked = true;
     slot->placing = number;
     slot->placing_epoch = done->frame.seq;
     return true;

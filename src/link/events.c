@@ -24,9 +24,14 @@ static void note_room(struct weft_link *link)
 static void make_stale(struct weft_link *link)
 {
     const struct weft_slice sink = {0};
-    if (link->placed_lane != NULL) {
-        weft_slot_of(link->placed_lane)->is_stale = true;
-        link->placed_lane->ops->place(link->placed_lane, &sink);
+    const struct weft_slot *former = &link->bundle->slots[link->peer_lead];
+    struct weft_lane *lane = link->placed_lane;
+    if (former->state == SLOT_UP && former->is_asked && !former->is_placing) {
+        lane = former->lane; /* its header came in this very poll */
+    }
+    if (lane != NULL) {
+        weft_slot_of(lane)->is_stale = true;
+        lane->ops->place(lane, &sink);
         link->placed_lane = NULL;
     }
 }
@@ -35,9 +40,9 @@ static void make_stale(struct weft_link *link)
 static void take_lead(struct weft_link *link, const struct weft_done *done)
 {
     if ((int32_t)(done->frame.seq - link->peer_lead_count) > 0) {
+        make_stale(link); /* a copy of what is on its way follows */
         link->peer_lead_count = done->frame.seq;
         link->peer_lead = done->lane->slot;
-        make_stale(link); /* a copy of what is on its way follows */
     }
 }
 
@@ -301,6 +306,8 @@ static bool filter_frame(struct weft_link *link, struct weft_done *done)
     }
     if (done->kind == WEFT_DONE_ARRIVED) {
         note_received(link, &done->frame);
+    } else if (done->kind == WEFT_DONE_HEADER) {
+        weft_slot_of(done->lane)->is_asked = true;
     }
     return done->frame.type != WEFT_DATA_ACK;
 }
@@ -369,6 +376,25 @@ static unsigned filter_all(struct weft_links *links, struct weft_done *done, uns
     return kept;
 }
 
+/* What came later in the same poll has answered it: its lane is gone, or a copy came by another. The copy
+ * is asked about instead. */
+static bool is_void(const struct weft_done *done)
+{
+    return done->kind == WEFT_DONE_HEADER &&
+           (done->lane->owner == NULL || weft_slot_of(done->lane)->is_stale);
+}
+
+static unsigned drop_void(struct weft_done *done, unsigned count)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (!is_void(&done[i])) {
+            done[kept++] = done[i];
+        }
+    }
+    return kept;
+}
+
 /* The lane had room all along, but the keep or the window had not. */
 static unsigned report_roomy(struct weft_links *links, struct weft_done *done)
 {
@@ -420,7 +446,7 @@ static unsigned report_broken(struct weft_links *links, struct weft_done *done)
 
 unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room)
 {
-    unsigned count;
+    unsigned count, sure;
     close_refused(links);
     count = report_roomy(links, done);
     count += report_broken(links, done + count);
@@ -431,11 +457,12 @@ unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsig
     if (links->shm != NULL) {
         count = filter_all(links, done, weft_lane_shm.poll(links->shm, done, room));
     }
+    sure = count;
     for (uint32_t i = 0; i < links->tcp_count && room - count >= 4; i++) {
         count += filter_all(links, done + count,
                             weft_lane_tcp.poll(links->tcp[i], done + count, room - count));
     }
-    return count;
+    return sure + drop_void(done + sure, count - sure);
 }
 
 /* ---- all links ---- */

@@ -52,13 +52,15 @@ struct weft_slot {
     uint64_t flying_len;
     uint32_t sent, acked;       /* chunks by this connection */
     double rate;                /* bytes per second that it drains; 0: not known yet */
-    uint64_t rate_ns, rate_len; /* since when, and how much was acknowledged since */
+    uint64_t rate_ns, rate_len; /* since when it is busy, and how much was acknowledged since */
+    uint64_t known_ns;          /* of when the rate is */
     /* in */
     uint32_t received, told; /* chunks by this connection */
     uint64_t untold_len;
     uint32_t placing; /* number of the chunk that comes now */
     uint32_t placing_epoch;
     bool is_placing; /* … and it is wanted */
+    bool is_asked;   /* the user of the link has not said yet where the envelope or chunk goes */
     bool is_stale;   /* the envelope or chunk that comes now has come by another lane */
 };
 

@@ -257,15 +257,15 @@ void weft_link_place(struct weft_link *link, struct weft_done const *done,
                      const struct weft_slice *slice)
 {
     struct weft_lane *lane = done->lane;
-    bool is_here = lane->owner == link; /* else it was given up in the same poll */
+    if (!is_sure(link)) {
+        weft_slot_of(lane)->is_asked = false;
+    }
     if (!is_sure(link) && !weft_wire_data_is_bulk(&done->frame)) {
         link->placed_number = done->frame.number;
         link->placed = *slice;
-        link->placed_lane = is_here ? lane : NULL;
+        link->placed_lane = lane;
     }
-    if (is_here) {
-        lane->ops->place(lane, slice);
-    }
+    lane->ops->place(lane, slice);
 }
 
 void weft_link_unplace_envelope(struct weft_link *link)
@@ -287,7 +287,8 @@ void weft_link_unplace_slot(struct weft_link *link, uint32_t slot)
 {
     const struct weft_slice sink = {0};
     struct weft_lane *lane = is_sure(link) ? link->lane : link->bundle->slots[slot].lane;
-    if (lane != NULL && lane->is_up) {
+    bool is_next = !is_sure(link) && link->bundle->slots[slot].is_asked; /* that piece is through */
+    if (lane != NULL && lane->is_up && !is_next) {
         lane->ops->place(lane, &sink);
     }
 }

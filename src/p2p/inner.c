@@ -40,7 +40,10 @@ void weft_p2p_comm_fail(struct weft_p2p_comm *comm, weft_status_t status, uint32
         .rank = rank < comm->ranks ? weft_p2p_job_rank(comm, rank) : WEFT_WIRE_NO_RANK,
         .text = text};
     weft_engine_lock(p2p->engine);
-    p2p->spec.fail(p2p->spec.context, &failure, is_final);
+    p2p->spec.fail(p2p->spec.context, &failure, false); /* the others must hear of it */
+    if (is_final) {
+        p2p->spec.fail(p2p->spec.context, &failure, true);
+    }
     weft_engine_unlock(p2p->engine);
 }
 

@@ -246,9 +246,6 @@ static void header_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
 {
     struct weft_p2p_comm *comm = weft_p2p_find_comm(p2p, done->frame.comm);
     bool is_bulk = weft_wire_data_is_bulk(&done->frame);
-    if (is_bulk && done->lane->owner == NULL) {
-        return; /* its lane was given up in this very poll: a copy will come */
-    }
     if (is_too_long(p2p, peer, &done->frame)) {
         weft_p2p_place(peer, done, PLACE_SINK, NULL);
         return;

@@ -6,8 +6,6 @@
  */
 #include "plan/choose.h"
 
-#include <stdlib.h>
-
 static bool no_shape(struct weft_plan *plan)
 {
     (void)plan;
@@ -121,36 +119,23 @@ double weft_choose_hierarchical_s(const struct weft_plan_facts *facts,
 {
     struct weft_plan_phase phase[WEFT_PLAN_PHASES];
     struct weft_plan plan;
-    struct weft_plan_choice *choice;
-    double seconds = 0;
+    double seconds = 0, each;
     uint32_t count = weft_plan_phases(facts, ask, phase);
 
-    *why_not_p = facts->hosts < 2        ? "there is one host"
+    *why_not_p = count > 0               ? NULL
+                 : facts->hosts < 2      ? "there is one host"
                  : facts->host_ranks < 2 ? "there is one rank per host"
                  : !is_even(facts)       ? "hosts have different numbers of ranks"
                                          : "this operation is not composed";
-    if (count == 0) {
-        return -1;
-    }
-    *why_not_p = NULL;
-    choice = calloc(1, sizeof(*choice));
-    for (uint32_t i = 0; i < count && choice != NULL; i++) {
-        if (weft_plan_choose(&phase[i].facts, &phase[i].ask, &plan, choice) != WEFT_OK) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (weft_plan_predict(&phase[i].facts, &phase[i].ask, &plan, &each) != WEFT_OK) {
             *why_not_p = "one of its phases has no plan";
-            seconds = -1;
-            break;
+            return WEFT_CHOOSE_UNKNOWN;
         }
-        if (choice->option[0].time_s < 0) {
-            *why_not_p = "one of its phases cannot be predicted";
-            seconds = -1;
-            break;
+        if (each < 0) {
+            return each;
         }
-        seconds += choice->option[0].time_s;
+        seconds += each;
     }
-    if (choice == NULL) {
-        *why_not_p = "no memory";
-        seconds = -1;
-    }
-    free(choice);
-    return seconds;
+    return count > 0 ? seconds : WEFT_CHOOSE_UNKNOWN;
 }

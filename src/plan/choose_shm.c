@@ -12,8 +12,8 @@
  */
 #include "plan/choose.h"
 
-#define LINE 64 /* blocks begin at multiples of it */
-#define DEPTH_MAX 16
+#define LINE 64      /* blocks begin at multiples of it */
+#define DEPTH_MAX 16 /* segments in the slots at once */
 
 static const char *const small[] = {"oneshot", "staged", NULL};
 static const char *const large[] = {"staged", "oneshot", NULL};
@@ -26,9 +26,9 @@ static double shown_bytes(const struct weft_plan_facts *facts, const struct weft
     return ask->coll == WEFT_BARRIER ? 0 : is_own ? ask->bytes / facts->ranks : ask->bytes;
 }
 
-static uint32_t whole(double number)
+static double whole(double number)
 {
-    uint32_t floor = (uint32_t)number;
+    double floor = (double)(uint64_t)number;
 
     return number > floor ? floor + 1 : floor;
 }
@@ -38,7 +38,7 @@ static bool fits(const struct weft_plan_facts *facts, const struct weft_plan *pl
     double blocks = plan->parts > 0 ? plan->parts : (double)plan->ranks * plan->segments;
     double slots = (double)plan->slots * plan->slot_blocks;
 
-    return slots * (bytes / blocks + LINE) <= facts->slot_room;
+    return slots * LINE * whole(bytes / blocks / LINE) <= facts->slot_room;
 }
 
 /* As many segments at once as there is room for: a line is written again only long after it was read. */
@@ -62,7 +62,7 @@ const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
     bool is_past = weft_plan_facts_past_cache(facts, ask->bytes);
     double chunk = is_past ? calibration->chunk_past : calibration->chunk_cached;
     double chunks = shown_bytes(facts, ask) / chunk;
-    uint32_t segments = chunks < 1 ? 1 : chunks > 1e6 ? 1000000 : whole(chunks);
+    uint32_t segments = chunks < 1 ? 1 : chunks > 1e6 ? 1000000 : (uint32_t)whole(chunks);
     bool is_cut = (builder->traits & WEFT_PLAN_PIPELINED) != 0;
 
     for (;; segments *= 2) {

@@ -12,7 +12,7 @@
 
 static uint32_t set_count(const struct weft_plan *plan)
 {
-    return least(plan->segments, 2);
+    return plan->segments > 1 ? 2 : 1;
 }
 
 static bool shape(struct weft_plan *plan)

@@ -16,11 +16,13 @@
 /* ---- calibration (model_calibration.c): what was measured, one for all ranks ---- */
 
 /* A message of b bytes keeps its sender busy for message_s + b / rate, its receiver too; the first byte is
- * there latency_s after the sender began. */
+ * there latency_s after the sender began. Where ranks outnumber cores, a rank that has waited first
+ * spends wait_s for each rank per core: the others look whether their own has come. */
 struct weft_plan_path {
     double latency_s;
     double rate;
     double message_s;
+    double wait_s;
 };
 
 struct weft_plan_calibration {
@@ -31,14 +33,14 @@ struct weft_plan_calibration {
     double slot_write_rate;         /* into memory that another rank reads */
     double slot_read_rate;          /* out of it */
     double memory_rate;             /* bytes read and written by all cores of a host together */
-    double switch_s;                /* oversubscribed: from one waiting rank to the next */
+    double flag_wait_s;             /* as wait_s, of flags */
     /* shared memory of one host (choose_shm.c), bytes that a rank shows the others: */
     double oneshot_max_near, oneshot_max_far; /* at most, at once */
     double chunk_cached, chunk_past; /* beyond, at a time: while all fits the cache, or not */
 };
 
 void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p);
-/* One line: every number that is not the default, "loopback=2us:5.5G:1us copy=12G"; "" is the default.
+/* One line: every number that is not the default, "loopback=2us:5.5G:1us:4us copy=12G"; "" is the default.
  * Rounded to what is shown: ranks agree by parsing the same text. */
 #define WEFT_PLAN_CALIBRATION_LEN 512
 void weft_plan_calibration_print(const struct weft_plan_calibration *calibration,
@@ -100,6 +102,7 @@ struct weft_plan_run {
     double whole;       /* where this is a part of a longer one: its bytes; 0: it is not */
     bool is_full;       /* run every rank even if one per class would do */
     uint64_t steps_max; /* give up after so many; 0: never */
+    double time_max_s;  /* give up when it takes longer; 0: never */
     uint32_t path_max;  /* hops of the critical path wanted */
 };
 
@@ -120,6 +123,7 @@ struct weft_plan_cost {
         copies; /* bytes written by cores, per byte of output of a rank: messages, slots, results */
     uint64_t messages; /* of all ranks */
     uint32_t rounds, last_rank;
+    uint32_t hops;    /* of the critical path, when it was wanted */
     uint32_t classes; /* ranks that were run */
     uint32_t symmetry;
     uint64_t steps; /* that were run */
@@ -128,6 +132,7 @@ struct weft_plan_cost {
 enum weft_plan_run_end {
     WEFT_RUN_DONE,
     WEFT_RUN_TOO_LONG, /* steps_max */
+    WEFT_RUN_SLOWER,   /* time_max_s */
     WEFT_RUN_STUCK,    /* the plan waits for what never comes */
     WEFT_RUN_NO_MEMORY,
 };
@@ -175,6 +180,10 @@ struct weft_plan_choice {
  * ERR_INVALID: algo is not understood. why_p may be NULL: then only what decides is looked at. */
 weft_status_t weft_plan_choose(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask,
                                struct weft_plan *plan_p, struct weft_plan_choice *why_p);
+/* The same choice, with its predicted time; < 0: not known. */
+weft_status_t weft_plan_predict(const struct weft_plan_facts *facts,
+                                const struct weft_plan_ask *ask, struct weft_plan *plan_p,
+                                double *time_s_p);
 /* The name that WEFT_ALGO has for this operation, into name; "" when it has none. ERR_INVALID names the
  * word that is no algorithm or no operation. */
 #define WEFT_PLAN_NAME_LEN 32

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calibration as text, for the profile and for `weft explain`: "loopback=2us:5.5G:1us copy=12G".
+ * The calibration as text, for the profile and for `weft explain`: "loopback=2us:5.5G:1us:4us copy=12G".
  * Times end in s, ms, us or ns; rates and sizes may end in K, M, G (here thousands, as of networks:
  * nothing of it is an exact size).
  */
@@ -15,13 +15,13 @@ struct entry {
     const char *name;
     size_t at; /* of the first number in the struct */
     unsigned count;
-    enum unit unit[3];
+    enum unit unit[4];
 };
 
 #define AT(member) offsetof(struct weft_plan_calibration, member)
 #define PATH(name)                                                                                 \
     {                                                                                              \
-#name, AT(name), 3,                                                                        \
+#name, AT(name), 4,                                                                        \
         {                                                                                          \
             UNIT_TIME, UNIT_RATE, UNIT_TIME                                                        \
         }                                                                                          \
@@ -51,7 +51,7 @@ static const struct entry entries[] = {
     RATE("write", slot_write_rate),
     RATE("read", slot_read_rate),
     RATE("memory", memory_rate),
-    TIME("switch", switch_s),
+    TIME("wait", flag_wait_s),
     RATE("oneshot", oneshot_max_near),
     RATE("oneshot_far", oneshot_max_far),
     RATE("chunk", chunk_cached),
@@ -62,9 +62,9 @@ static const struct entry entries[] = {
 void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
 {
     *calibration_p = (struct weft_plan_calibration){
-        .shm = {.latency_s = 100e-9, .rate = 13e9, .message_s = 40e-9},
-        .loopback = {.latency_s = 1.5e-6, .rate = 5.5e9, .message_s = 1.2e-6},
-        .net = {.latency_s = 15e-6, .rate = 5.5e9, .message_s = 1.5e-6},
+        .shm = {.latency_s = 100e-9, .rate = 13e9, .message_s = 50e-9, .wait_s = 400e-9},
+        .loopback = {.latency_s = 2e-6, .rate = 5e9, .message_s = 2.2e-6, .wait_s = 4.5e-6},
+        .net = {.latency_s = 15e-6, .rate = 5e9, .message_s = 2.2e-6, .wait_s = 4.5e-6},
         .flag_near_s = 55e-9,
         .flag_far_s = 255e-9,
         .copy_rate = 12e9,
@@ -72,7 +72,7 @@ void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
         .slot_write_rate = 12e9,
         .slot_read_rate = 20e9,
         .memory_rate = 40e9,
-        .switch_s = 1.7e-6,
+        .flag_wait_s = 400e-9,
         .oneshot_max_near = 65536,
         .oneshot_max_far = 65536,
         .chunk_cached = 262144,
@@ -216,7 +216,7 @@ bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration 
         const struct entry *entry = find_entry(&text);
         if (entry == NULL) {
             *why_p = "expected shm, loopback, net, near, far, copy, reduce, write, read, memory, "
-                     "switch, oneshot, oneshot_far, chunk or chunk_past, followed by =";
+                     "wait, oneshot, oneshot_far, chunk or chunk_past, followed by =";
             return false;
         }
         for (unsigned k = 0; k < entry->count; k++) {
@@ -224,7 +224,7 @@ bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration 
             text += k > 0 && *text == ':';
             if (!read_number(&text, entry->unit[k], number)) {
                 *why_p = entry->count == 3
-                             ? "a path is latency:rate:cost, as in loopback=2us:5.5G:1us"
+                             ? "a path is latency:rate:cost:wait, as in loopback=2us:5.5G:1us:4us"
                          : entry->unit[0] == UNIT_TIME ? "expected a time, as in 1.5us"
                                                        : "expected a rate or size, as in 12G";
                 return false;

@@ -16,7 +16,7 @@
  */
 #include "plan/shm.h"
 
-#define DEPTH 4 /* unless the plan says otherwise; 3 is the least */
+#define DEPTH 4 /* unless the plan says otherwise; the least of three phases, of two it is 3 */
 
 static bool has_three_phases(const struct weft_plan *plan)
 {
@@ -33,7 +33,8 @@ static bool is_fanned(const struct weft_plan *plan)
 static bool shape(struct weft_plan *plan)
 {
     uint32_t depth = plan->radix != 0 ? plan->radix : DEPTH;
-    if (plan->ranks < 2 || plan->coll == WEFT_BARRIER || depth < 3) {
+    if (plan->ranks < 2 || plan->coll == WEFT_BARRIER ||
+        depth < (has_three_phases(plan) ? 4u : 3u)) {
         return false;
     }
     plan->radix = depth;

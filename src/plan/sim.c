@@ -147,6 +147,15 @@ void weft_sim_work(struct weft_plan_sim *sim, struct sim_actor *actor, double se
     *part += seconds;
 }
 
+void weft_sim_waited(struct weft_plan_sim *sim, struct sim_actor *actor, double wait_s)
+{
+    if (actor->has_waited && weft_plan_facts_oversubscribed(sim->facts)) {
+        double crowd = (double)sim->facts->host_ranks / sim->facts->cores;
+        weft_sim_work(sim, actor, wait_s * crowd, &actor->parts.wait);
+    }
+    actor->has_waited = false;
+}
+
 uint32_t weft_sim_hop(struct weft_plan_sim *sim, uint32_t parent, uint32_t offset, uint32_t round,
                       double time_s)
 {
@@ -232,10 +241,7 @@ static bool await(struct weft_plan_sim *sim, uint32_t number, const struct weft_
         }
         actor->awaited = 0;
     }
-    if (actor->has_waited && weft_plan_facts_oversubscribed(sim->facts)) {
-        weft_sim_work(sim, actor, sim->facts->calibration.switch_s, &actor->parts.wait);
-    }
-    actor->has_waited = false;
+    weft_sim_waited(sim, actor, sim->facts->calibration.flag_wait_s);
     return true;
 }
 
@@ -297,7 +303,7 @@ static void post_next(struct weft_plan_sim *sim, uint32_t number)
 static void end_round(struct sim_actor *actor)
 {
     if (actor->is_waiting && actor->first_note == WEFT_SIM_NONE) {
-        actor->is_waiting = actor->is_posted = false;
+        actor->is_waiting = actor->is_posted = actor->has_received = false;
         actor->index = 0;
         actor->round++;
         actor->state = actor->round < actor->rounds ? SIM_READY : SIM_DONE;
@@ -402,6 +408,13 @@ static bool prepare(struct weft_plan_sim *sim)
     return true;
 }
 
+/* Is it enough of this run? */
+static bool is_over(const struct weft_plan_sim *sim, double now)
+{
+    return (sim->run->steps_max > 0 && sim->steps > sim->run->steps_max) ||
+           (sim->run->time_max_s > 0 && now > sim->run->time_max_s);
+}
+
 /* Runs the earliest rank for as long as it stays the earliest. */
 static void turn(struct weft_plan_sim *sim)
 {
@@ -416,6 +429,11 @@ static void turn(struct weft_plan_sim *sim)
         }
         advance(sim, number);
         if (actor->state != SIM_READY) {
+            return;
+        }
+        if (sim->event_count == 0 &&
+            is_over(sim, actor->clock)) { /* nobody else: not asked above */
+            push(sim, event_of(sim, number, actor->clock));
             return;
         }
     }
@@ -453,7 +471,7 @@ static void sum_up(const struct weft_plan_sim *sim, struct weft_plan_cost *cost_
 }
 
 /* Follows the hops back from the rank that ended last; in a class run a hop is moved to where it happens. */
-static bool keep_path(struct weft_plan_sim *sim, const struct weft_plan_cost *cost)
+static bool keep_path(struct weft_plan_sim *sim, struct weft_plan_cost *cost)
 {
     uint32_t most = sim->run->path_max, count = 0, rank = cost->last_rank;
     uint32_t hop = most > 0 ? sim->actor[cost->last_rank].hop : WEFT_SIM_NONE;
@@ -463,6 +481,9 @@ static bool keep_path(struct weft_plan_sim *sim, const struct weft_plan_cost *co
         return most == 0;
     }
     sim->path = path;
+    for (uint32_t at = hop; at != WEFT_SIM_NONE; at = sim->hop[at].parent) {
+        cost->hops++;
+    }
     for (; hop != WEFT_SIM_NONE && count < most; hop = sim->hop[hop].parent, count++) {
         const struct sim_hop *at = &sim->hop[hop];
         uint32_t from = weft_sim_back(sim, rank, at->offset);
@@ -491,8 +512,9 @@ enum weft_plan_run_end weft_plan_sim_run(struct weft_plan_sim *sim,
         if (sim->has_no_memory) {
             return WEFT_RUN_NO_MEMORY;
         }
-        if (run->steps_max > 0 && sim->steps > run->steps_max) {
-            return WEFT_RUN_TOO_LONG;
+        if (sim->event_count > 0 && is_over(sim, sim->event[0].time)) {
+            bool is_slower = run->time_max_s > 0 && sim->event[0].time > run->time_max_s;
+            return is_slower ? WEFT_RUN_SLOWER : WEFT_RUN_TOO_LONG;
         }
     }
     for (uint32_t i = 0; i < sim->actors; i++) {

@@ -19,9 +19,10 @@ struct sim_actor {
     uint32_t rank, host;
     uint32_t round, rounds, index;
     uint8_t state;
-    bool is_posted;  /* the receives of the round are */
-    bool is_waiting; /* the steps of the round are begun; its receives are waited for */
-    bool has_waited; /* it slept for the message or flag that it looks at now */
+    bool is_posted;    /* the receives of the round are */
+    bool is_waiting;   /* the steps of the round are begun; its receives are waited for */
+    bool has_received; /* in this round */
+    bool has_waited;   /* it slept for the message or flag that it looks at now */
     uint32_t first_note, last_note; /* receives of this round, in their order */
     uint32_t shown;                 /* flags: the latest value */
     uint32_t awaited;               /* AWAIT of all: how many are seen */
@@ -116,6 +117,8 @@ enum sim_array {
 /* Keeps the actor's core busy from its clock on; part is a member of its parts. */
 void weft_sim_work(struct weft_plan_sim *sim, struct sim_actor *actor, double seconds,
                    double *part);
+/* Getting a core again, if the actor has waited and there are too few. */
+void weft_sim_waited(struct weft_plan_sim *sim, struct sim_actor *actor, double wait_s);
 void weft_sim_wake(struct weft_plan_sim *sim, uint32_t actor, double time);
 /* The actor's past is now that of another: it could not go on before. */
 uint32_t weft_sim_hop(struct weft_plan_sim *sim, uint32_t parent, uint32_t offset, uint32_t round,

@@ -239,12 +239,14 @@ static void finish(struct weft_plan_sim *sim, struct sim_actor *actor, const str
 {
     const struct weft_plan_path *path = weft_sim_path_of(sim, note->is_between);
 
-    if (actor->has_waited) {
-        actor->has_waited = false;
-        if (weft_plan_facts_oversubscribed(sim->facts)) {
-            weft_sim_work(sim, actor, sim->facts->calibration.switch_s, &actor->parts.wait);
-        }
+    if (!sim->is_queued && !actor->has_waited) {
+        /* All seem to run at once, but in a crowd they take turns: hardly anything has come already, and
+         * of several messages about every second has to be waited for. */
+        actor->has_waited = true;
+        weft_sim_waited(sim, actor, path->wait_s * (actor->has_received ? 0.5 : 1));
     }
+    weft_sim_waited(sim, actor, path->wait_s);
+    actor->has_received = true;
     weft_sim_work(sim, actor, path->message_s, &actor->parts.message);
     weft_sim_work(sim, actor, note->bytes / path->rate, &actor->parts.copy);
     if (note->last > actor->clock) { /* it came more slowly than it could be taken */

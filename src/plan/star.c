@@ -11,7 +11,7 @@
 
 static uint32_t set_count(const struct weft_plan *plan)
 {
-    return least(plan->segments, 2);
+    return plan->segments > 1 ? 2 : 1;
 }
 
 static bool is_reduction(const struct weft_plan *plan)

@@ -10,8 +10,8 @@
  *     that two ranks which touch the same memory unordered are found even if this run was lucky.
  * Every element knows what it is made of (verify_values.c), and in the end is looked at.
  *
- * Two runs: blocks of one element, IN and OUT apart; then blocks of 0, 1 and 2 elements, IN and OUT the same
- * where the call may be in place (on all ranks, or on some).
+ * Two runs: blocks of one element, IN and OUT apart; then blocks of 1 and 2 elements, in place wherever that
+ * is possible. With an odd seed a third: some blocks are empty, some ranks in place.
  */
 #include "plan/verify.h"
 
@@ -37,14 +37,14 @@ uint64_t weft_verify_random(struct run *run)
     return weft_verify_mix(run->random);
 }
 
-bool weft_verify_fail(struct run *run, const struct actor *actor, const char *fmt, ...)
+void weft_verify_say(struct run *run, const struct actor *actor, const char *fmt, ...)
 {
     struct weft_plan_verdict *verdict = run->verdict;
     const struct weft_plan *plan = run->plan;
     size_t room = sizeof(verdict->text), len;
     va_list args;
     if (!verdict->is_right) {
-        return false;
+        return;
     }
     verdict->is_right = false;
     len = (size_t)snprintf(verdict->text, room, "%s %s of %u: ", plan->builder->name,
@@ -59,12 +59,6 @@ bool weft_verify_fail(struct run *run, const struct actor *actor, const char *fm
         (void)vsnprintf(verdict->text + len, room - len, fmt, args);
         va_end(args);
     }
-    return false;
-}
-
-bool weft_verify_no_memory(struct run *run)
-{
-    return weft_verify_fail(run, NULL, "not enough memory to verify it");
 }
 
 void weft_verify_wake(struct run *run, uint32_t rank)
@@ -276,10 +270,10 @@ static void say_deadlock(struct run *run)
         actor++;
     }
     if (actor->waits_for != NOBODY) {
-        weft_verify_fail(run, actor, "deadlock: it waits for %s, from or to rank %u",
-                         what[actor->waiting], actor->waits_for);
+        weft_verify_say(run, actor, "deadlock: it waits for %s, from or to rank %u",
+                        what[actor->waiting], actor->waits_for);
     } else {
-        weft_verify_fail(run, actor, "deadlock: it waits for %s", what[actor->waiting]);
+        weft_verify_say(run, actor, "deadlock: it waits for %s", what[actor->waiting]);
     }
 }
 
@@ -347,9 +341,11 @@ static void close_run(struct run *run)
 void weft_plan_verify(const struct weft_plan *plan, uint32_t operations, uint64_t seed,
                       struct weft_plan_verdict *verdict_p)
 {
+    static const uint32_t sizes[][2] = {{1, 1}, {1, 2}, {0, 2}}, in_place[] = {0, 100, 50};
     uint32_t traits = plan->builder->traits;
+    unsigned runs = (seed & 1) != 0 ? 3 : 2;
     *verdict_p = (struct weft_plan_verdict){.is_right = true};
-    for (unsigned again = 0; again < 2 && verdict_p->is_right; again++) {
+    for (unsigned again = 0; again < runs && verdict_p->is_right; again++) {
         struct run run = {
             .plan = plan,
             .verdict = verdict_p,
@@ -360,8 +356,9 @@ void weft_plan_verify(const struct weft_plan *plan, uint32_t operations, uint64_
                          plan->coll == WEFT_REDUCE,
             .is_reduced = plan->coll == WEFT_ALLREDUCE || plan->coll == WEFT_REDUCE ||
                           plan->coll == WEFT_REDUCE_SCATTER,
-            .is_even = again == 0,
-            .is_in_place = again == 1,
+            .size_least = sizes[again][0],
+            .size_most = sizes[again][1],
+            .in_place = in_place[again],
             .is_shared = (traits & WEFT_PLAN_SHARED) != 0,
             .is_mapped = (traits & WEFT_PLAN_MAPPED) != 0,
             .has_clocks = (traits & WEFT_PLAN_SHARED) != 0 || plan->coll == WEFT_BARRIER,

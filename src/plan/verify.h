@@ -2,7 +2,7 @@
 /*
  * Inside of the verifier: verify.c (ranks and their turns), verify_memory.c (where references lie, what may
  * be touched), verify_values.c (what elements hold), verify_message.c (SEND and RECV), verify_shared.c
- * (SHOW, AWAIT and what they order).
+ * (SHOW, AWAIT, ANY), verify_order.c (what has happened before what).
  */
 #ifndef WEFT_PLAN_VERIFY_H
 #define WEFT_PLAN_VERIFY_H
@@ -75,14 +75,16 @@ struct actor {
     const uint32_t *in_offset, *out_offset; /* [blocks + 1], in elements */
 };
 
+/* What is sent, or what is expected, before it has met the other. */
 struct message {
     uint32_t next; /* between the same two ranks */
     uint32_t from, to;
     uint32_t op, round, index;
     struct extent extent;
-    struct weft_plan_step step; /* of the receiver */
-    uint32_t next_reduce;       /* of the same round */
-    uint32_t *clock;            /* of the sender, when clocks are kept; owned */
+    uint8_t kind, flags;  /* of the step */
+    struct extent own;    /* RECV_REDUCE: what it is added to */
+    uint32_t next_reduce; /* of the same round */
+    uint32_t *clock;      /* of the sender, when clocks are kept; owned */
 };
 
 struct any_step {
@@ -109,8 +111,8 @@ struct run {
     uint32_t operations, ranks;
     uint64_t random;
     bool is_vector, is_reduced;
-    bool is_even;     /* every block has one element; otherwise 0, 1 or 2 */
-    bool is_in_place; /* wherever that is possible */
+    uint32_t size_least, size_most; /* of blocks, in elements */
+    uint32_t in_place;              /* percent of the ranks where it is possible */
     bool has_clocks, is_shared, is_mapped;
 
     uint32_t blocks, longest;
@@ -143,10 +145,11 @@ struct run {
 };
 
 /* ---- verify.c ---- */
-/* Keeps the first thing that is wrong. false. */
-bool weft_verify_fail(struct run *run, const struct actor *actor, const char *fmt, ...)
+/* Keeps the first thing that is wrong. A macro, so that whoever reads it knows that it is false. */
+#define weft_verify_fail(run, actor, ...) (weft_verify_say(run, actor, __VA_ARGS__), false)
+#define weft_verify_no_memory(run) weft_verify_fail(run, NULL, "not enough memory to verify it")
+void weft_verify_say(struct run *run, const struct actor *actor, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
-bool weft_verify_no_memory(struct run *run);
 void weft_verify_wake(struct run *run, uint32_t rank);
 uint64_t weft_verify_random(struct run *run);
 uint64_t weft_verify_mix(uint64_t number);
@@ -200,15 +203,26 @@ enum turn weft_verify_await(struct run *run, struct actor *actor,
 enum turn weft_verify_claim(struct run *run, struct actor *actor, const struct weft_plan_step *step,
                             bool *is_mine_p);
 void weft_verify_any_done(struct run *run, struct actor *actor);
+bool weft_verify_has_met_all(struct run *run, const struct actor *actor);
+
+/* ---- verify_order.c ---- */
+/* How much of each rank's past has happened before this rank's present: [ranks]. */
+uint32_t *weft_verify_clock(const struct run *run, uint32_t rank);
+uint32_t *weft_verify_clock_copy(struct run *run,
+                                 const uint32_t *clock); /* NULL: no memory, said */
+void weft_verify_join(const struct run *run, uint32_t *clock, const uint32_t *other);
+/* Everything so far is visible to whoever joins the rank's clock from now on. */
+const uint32_t *weft_verify_publish(struct run *run, const struct actor *actor);
+bool weft_verify_has_seen(const struct run *run, const struct actor *actor, uint32_t rank,
+                          uint32_t time);
+/* Messages carry what their sender knows; it is known when the round is over. */
+uint32_t *weft_verify_clock_send(struct run *run, struct actor *actor);
+void weft_verify_clock_recv(struct run *run, struct actor *actor, const uint32_t *clock);
+void weft_verify_clock_join(struct run *run, struct actor *actor);
 /* What a rank does to memory that others see: is it ordered after what they did to it? */
 bool weft_verify_touch_read(struct run *run, const struct actor *actor,
                             const struct extent *extent);
 bool weft_verify_touch_write(struct run *run, const struct actor *actor,
                              const struct extent *extent);
-/* Messages carry what their sender knows; it is known when the round is over. */
-uint32_t *weft_verify_clock_send(struct run *run, struct actor *actor);
-void weft_verify_clock_recv(struct run *run, struct actor *actor, const uint32_t *clock);
-void weft_verify_clock_join(struct run *run, struct actor *actor);
-bool weft_verify_has_met_all(struct run *run, const struct actor *actor);
 
 #endif

@@ -13,25 +13,18 @@
 
 /* ---- sizes ---- */
 
-static uint32_t block_size(const struct run *run, uint64_t number)
+static uint32_t draw_size(const struct run *run, uint64_t number)
 {
-    return run->is_even ? 1 : (uint32_t)(weft_verify_mix(run->random ^ number) % 3);
+    uint32_t sizes = run->size_most - run->size_least + 1;
+    return run->size_least + (uint32_t)(weft_verify_mix(run->random ^ number) % sizes);
 }
 
-/* A piece for rank `to` from rank `from`, or just a piece. */
+/* `from`: whose piece it is, where pieces of the same number differ. */
 static uint32_t size_of(const struct run *run, uint32_t block, uint32_t from)
 {
     const struct weft_plan *plan = run->plan;
-    bool is_equal = (plan->builder->traits & WEFT_PLAN_EQUAL_ONLY) != 0;
-    if (run->is_vector) {
-        return block_size(run, block);
-    }
-    if (is_equal) { /* one segment at least has something in it */
-        uint32_t segment = block % plan->segments;
-        return segment == 0 && !run->is_even ? 1 + block_size(run, 7) % 2
-                                             : block_size(run, segment);
-    }
-    return block_size(run, (uint64_t)from << 32 | block);
+    bool is_equal = (plan->builder->traits & WEFT_PLAN_EQUAL_ONLY) != 0 && !run->is_vector;
+    return draw_size(run, is_equal ? block % plan->segments : (uint64_t)from << 32 | block);
 }
 
 static void add_up(struct run *run, uint32_t *offset, uint32_t rank, bool is_out)
@@ -53,7 +46,7 @@ static void add_up(struct run *run, uint32_t *offset, uint32_t rank, bool is_out
 static bool open_sizes(struct run *run)
 {
     const struct weft_plan *plan = run->plan;
-    bool is_each = plan->coll == WEFT_ALLTOALL && !run->is_even;
+    bool is_each = plan->coll == WEFT_ALLTOALL && run->size_least < run->size_most;
     size_t len;
     run->blocks = plan->coll == WEFT_BARRIER ? 0
                   : run->is_vector           ? plan->parts
@@ -71,7 +64,7 @@ static bool open_sizes(struct run *run)
         struct actor *actor = &run->actors[rank];
         actor->in_offset = actor->out_offset = run->offset;
         if (is_each) {
-            uint32_t *in = run->offset + 2 * rank * len, *out = in + len;
+            uint32_t *in = run->offset + (size_t)2 * rank * len, *out = in + len;
             add_up(run, in, rank, false);
             add_up(run, out, rank, true);
             actor->in_offset = in;
@@ -115,7 +108,7 @@ static void place_buffers(struct run *run, struct actor *actor, uint64_t *cells_
                   plan->coll != WEFT_ALLTOALL;
     uint32_t least = actor->in_from < actor->out_from ? actor->in_from : actor->out_from;
     uint64_t cells = *cells_p;
-    actor->is_in_place = run->is_in_place && can_be;
+    actor->is_in_place = can_be && weft_verify_random(run) % 100 < run->in_place;
     if (actor->is_in_place) {
         actor->in_base = actor->out_base = (uint32_t)cells - actor->in_offset[least];
         cells += in_len > out_len ? in_len : out_len;
@@ -157,13 +150,11 @@ static bool count_areas(struct run *run)
 bool weft_verify_memory_open(struct run *run)
 {
     uint64_t cells = 0;
-    bool is_mixed = (weft_verify_random(run) & 1) != 0, is_in_place = run->is_in_place;
     if (!count_areas(run) || !open_sizes(run)) {
         return false;
     }
     for (uint32_t rank = 0; rank < run->ranks; rank++) {
         set_ranges(run, &run->actors[rank]);
-        run->is_in_place = is_in_place && (!is_mixed || (weft_verify_random(run) & 1) != 0);
         place_buffers(run, &run->actors[rank], &cells);
     }
     if (cells >= NOWHERE) {
@@ -245,7 +236,7 @@ static bool find_unit(struct run *run, const struct actor *actor, const struct w
                                 ref->block + ref->blocks - 1, is_slot ? "the slot" : "TMP");
     }
     if (is_slot) {
-        from += actor->op % run->areas * units * unit_len + owner->slot_base;
+        from += actor->op % run->areas * (units * unit_len) + owner->slot_base;
     } else {
         from += owner->tmp_base;
     }

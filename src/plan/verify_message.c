@@ -77,13 +77,12 @@ static void append(struct run *run, struct queue *queue, uint32_t number)
 
 /* ---- both are there ---- */
 
-static bool reduce_one(struct run *run, const struct actor *actor,
-                       const struct weft_plan_step *step, const struct value *came, uint32_t own,
-                       uint32_t to)
+static bool reduce_one(struct run *run, const struct actor *actor, uint8_t flags,
+                       const struct value *came, uint32_t own, uint32_t to)
 {
     struct value sum;
     if (!weft_verify_read(run, actor, own, &sum) || !weft_verify_add(run, actor, came, &sum) ||
-        !weft_verify_finish(run, actor, step->flags, &sum)) {
+        !weft_verify_finish(run, actor, flags, &sum)) {
         return false;
     }
     sum.is_in_order = false;
@@ -94,20 +93,15 @@ static bool reduce_one(struct run *run, const struct actor *actor,
 static bool move(struct run *run, const struct actor *receiver, const struct message *send,
                  const struct message *recv)
 {
-    const struct weft_plan_step *step = &recv->step;
-    struct extent own = recv->extent;
-    if (step->kind == WEFT_STEP_RECV_REDUCE && step->from.space != WEFT_SPACE_NONE &&
-        !weft_verify_find(run, receiver, &step->from, receiver->rank, &own)) {
-        return false;
-    }
     for (uint32_t i = 0; i < send->extent.len; i++) {
+        uint32_t to = recv->extent.cell + i;
         struct value came;
         if (!weft_verify_read(run, &run->actors[send->from], send->extent.cell + i, &came)) {
             return false;
         }
-        if (step->kind == WEFT_STEP_RECV) {
-            run->value[recv->extent.cell + i] = came;
-        } else if (!reduce_one(run, receiver, step, &came, own.cell + i, recv->extent.cell + i)) {
+        if (recv->kind == WEFT_STEP_RECV) {
+            run->value[to] = came;
+        } else if (!reduce_one(run, receiver, recv->flags, &came, recv->own.cell + i, to)) {
             return false;
         }
     }
@@ -161,7 +155,7 @@ static bool match(struct run *run, uint32_t to, uint32_t from)
     struct actor *receiver = &run->actors[to];
     while (sent->first != NOWHERE && posted->first != NOWHERE) {
         uint32_t send = sent->first, recv = posted->first;
-        bool is_reduce = message_at(run, recv)->step.kind == WEFT_STEP_RECV_REDUCE;
+        bool is_reduce = message_at(run, recv)->kind == WEFT_STEP_RECV_REDUCE;
         if (is_reduce && receiver->reduces.first != recv) {
             return true;
         }
@@ -236,9 +230,11 @@ enum turn weft_verify_send(struct run *run, struct actor *actor, const struct we
 
 enum turn weft_verify_recv(struct run *run, struct actor *actor, const struct weft_plan_step *step)
 {
-    struct extent extent;
+    bool is_added = step->kind == WEFT_STEP_RECV_REDUCE && step->from.space != WEFT_SPACE_NONE;
+    struct extent extent, own;
     uint32_t number;
-    if (!open_message(run, actor, &step->to, &extent)) {
+    if (!open_message(run, actor, &step->to, &extent) ||
+        !weft_verify_find(run, actor, is_added ? &step->from : &step->to, actor->rank, &own)) {
         return TURN_FAILED;
     }
     if (weft_verify_is_sent(run, &extent)) {
@@ -256,7 +252,9 @@ enum turn weft_verify_recv(struct run *run, struct actor *actor, const struct we
         .round = actor->round,
         .index = actor->index,
         .extent = extent,
-        .step = *step,
+        .kind = step->kind,
+        .flags = step->flags,
+        .own = own,
         .next_reduce = NOWHERE,
     };
     if (step->kind == WEFT_STEP_RECV_REDUCE) {

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Happened before. Every rank counts what it made visible: SHOWs, SENDs, ends of operations, ANY steps. Its
- * clock says for every rank how much of that it has seen, itself or by way of others. What a rank does at its
- * own time t has happened before a rank whose clock has more than t of it; two accesses to the same element
- * that are not so ordered, one of them a write, are a mistake, whatever order this run had them in.
+ * Counts of shared memory, and steps that anybody may do.
  *
  * AWAIT sees the first SHOW that reaches its value, not a later one that may have been there by chance.
  * The user's memory is the rank's own before an operation and after it: beginning and ending count as
@@ -13,186 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- clocks ---- */
-
-static uint32_t *clock_of(const struct run *run, uint32_t rank)
-{
-    return &run->clock[(size_t)rank * run->ranks];
-}
-
-static void join(const struct run *run, uint32_t *clock, const uint32_t *other)
-{
-    for (uint32_t i = 0; i < run->ranks; i++) {
-        clock[i] = other[i] > clock[i] ? other[i] : clock[i];
-    }
-}
-
-/* Everything so far is visible to whoever joins the rank's clock from now on. */
-static const uint32_t *publish(struct run *run, const struct actor *actor)
-{
-    uint32_t *clock = clock_of(run, actor->rank);
-    clock[actor->rank]++;
-    return clock;
-}
-
-static uint32_t *copy_clock(struct run *run, const uint32_t *clock)
-{
-    uint32_t *copy = malloc(run->ranks * sizeof(*copy));
-    if (copy == NULL) {
-        (void)weft_verify_no_memory(run);
-        return NULL;
-    }
-    memcpy(copy, clock, run->ranks * sizeof(*copy));
-    return copy;
-}
-
-static bool has_seen(const struct run *run, const struct actor *actor, uint32_t rank, uint32_t time)
-{
-    return rank == actor->rank || clock_of(run, actor->rank)[rank] > time;
-}
-
-uint32_t *weft_verify_clock_send(struct run *run, struct actor *actor)
-{
-    return copy_clock(run, publish(run, actor));
-}
-
-void weft_verify_clock_recv(struct run *run, struct actor *actor, const uint32_t *clock)
-{
-    if (clock != NULL) {
-        join(run, &run->incoming[(size_t)actor->rank * run->ranks], clock);
-    }
-}
-
-void weft_verify_clock_join(struct run *run, struct actor *actor)
-{
-    join(run, clock_of(run, actor->rank), &run->incoming[(size_t)actor->rank * run->ranks]);
-}
-
-bool weft_verify_has_met_all(struct run *run, const struct actor *actor)
-{
-    for (uint32_t rank = 0; rank < run->ranks; rank++) {
-        if (!has_seen(run, actor, rank, run->shared[actor->op].began_at[rank])) {
-            return weft_verify_fail(run, actor, "leaves the barrier without knowing of rank %u",
-                                    rank);
-        }
-    }
-    return true;
-}
-
-/* ---- memory ---- */
-
-static bool is_private_op(const struct touch *touch, const struct actor *actor)
-{
-    return actor->any_now == 0 || touch->any_op != actor->op + 1;
-}
-
-static bool say_race(struct run *run, const struct actor *actor, bool is_write, uint32_t rank,
-                     bool was_write)
-{
-    return weft_verify_fail(run, actor, "%s what rank %u %s, and nothing says that it was before",
-                            is_write ? "writes to" : "reads", rank, was_write ? "writes" : "reads");
-}
-
-static bool say_any(struct run *run, const struct actor *actor, uint32_t other)
-{
-    return weft_verify_fail(run, actor, "ANY steps %u and %u touch the same memory", other - 1,
-                            actor->any_now - 1);
-}
-
-static bool read_cell(struct run *run, const struct actor *actor, struct touch *touch)
-{
-    uint32_t now = clock_of(run, actor->rank)[actor->rank];
-    if (touch->writer != NOBODY && !has_seen(run, actor, touch->writer, touch->written_at)) {
-        return say_race(run, actor, false, touch->writer, true);
-    }
-    if (!is_private_op(touch, actor) && touch->any_writer != 0 &&
-        touch->any_writer != actor->any_now) {
-        return say_any(run, actor, touch->any_writer);
-    }
-    if (actor->any_now != 0 && touch->any_op != actor->op + 1) {
-        touch->any_op = actor->op + 1;
-        touch->any_writer = touch->any_reader = 0;
-    }
-    if (actor->any_now != 0 && touch->any_reader == 0) {
-        touch->any_reader = actor->any_now;
-    }
-    if (touch->readers == NULL && (touch->reader == NOBODY || touch->reader == actor->rank)) {
-        touch->reader = actor->rank;
-        touch->read_at = now;
-        return true;
-    }
-    if (touch->readers == NULL) {
-        touch->readers = calloc(run->ranks, sizeof(*touch->readers));
-        if (touch->readers == NULL) {
-            return weft_verify_no_memory(run);
-        }
-        touch->readers[touch->reader] = touch->read_at + 1;
-    }
-    touch->readers[actor->rank] = now + 1;
-    return true;
-}
-
-static bool is_read_by_others(struct run *run, const struct actor *actor, struct touch *touch)
-{
-    if (touch->readers == NULL) {
-        return touch->reader == NOBODY || has_seen(run, actor, touch->reader, touch->read_at) ||
-               say_race(run, actor, true, touch->reader, false);
-    }
-    for (uint32_t rank = 0; rank < run->ranks; rank++) {
-        if (touch->readers[rank] != 0 && !has_seen(run, actor, rank, touch->readers[rank] - 1)) {
-            return say_race(run, actor, true, rank, false);
-        }
-    }
-    return true;
-}
-
-static bool write_cell(struct run *run, const struct actor *actor, struct touch *touch)
-{
-    if (touch->writer != NOBODY && !has_seen(run, actor, touch->writer, touch->written_at)) {
-        return say_race(run, actor, true, touch->writer, true);
-    }
-    if (!is_read_by_others(run, actor, touch)) {
-        return false;
-    }
-    if (!is_private_op(touch, actor)) {
-        uint32_t other = touch->any_writer != 0 ? touch->any_writer : touch->any_reader;
-        if (other != 0 && other != actor->any_now) {
-            return say_any(run, actor, other);
-        }
-    }
-    if (actor->any_now != 0) {
-        touch->any_op = actor->op + 1;
-        touch->any_writer = actor->any_now;
-    }
-    touch->writer = actor->rank;
-    touch->written_at = clock_of(run, actor->rank)[actor->rank];
-    touch->reader = NOBODY;
-    free(touch->readers);
-    touch->readers = NULL;
-    return true;
-}
-
-bool weft_verify_touch_read(struct run *run, const struct actor *actor, const struct extent *extent)
-{
-    for (uint32_t i = 0; i < extent->len; i++) {
-        if (!read_cell(run, actor, &run->touch[extent->cell + i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool weft_verify_touch_write(struct run *run, const struct actor *actor,
-                             const struct extent *extent)
-{
-    for (uint32_t i = 0; i < extent->len; i++) {
-        if (!write_cell(run, actor, &run->touch[extent->cell + i])) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* ---- counts ---- */
 
@@ -226,11 +43,11 @@ enum turn weft_verify_show(struct run *run, struct actor *actor, const struct we
     struct shared_op *op = &run->shared[actor->op];
     uint32_t **shown = &op->shown[(size_t)actor->rank * (run->plan->shows + 1)], *clock;
     if (step->value <= actor->shown || step->value > run->plan->shows) {
-        weft_verify_fail(run, actor, "shows %u after %u; the plan has %u", step->value,
-                         actor->shown, run->plan->shows);
+        weft_verify_say(run, actor, "shows %u after %u; the plan has %u", step->value, actor->shown,
+                        run->plan->shows);
         return TURN_FAILED;
     }
-    clock = copy_clock(run, publish(run, actor));
+    clock = weft_verify_clock_copy(run, weft_verify_publish(run, actor));
     if (clock == NULL || !keep(run, clock)) {
         return TURN_FAILED;
     }
@@ -263,7 +80,7 @@ static const uint32_t *all_shown(struct run *run, struct shared_op *op, uint32_t
             return NULL;
         }
         for (uint32_t rank = 0; rank < run->ranks; rank++) {
-            join(run, all, op->shown[(size_t)rank * (run->plan->shows + 1) + value]);
+            weft_verify_join(run, all, op->shown[(size_t)rank * (run->plan->shows + 1) + value]);
         }
         op->all[value] = all;
     }
@@ -277,8 +94,8 @@ static enum turn await_shown(struct run *run, struct actor *actor,
     const uint32_t *clock;
     if (step->value == 0 || step->value > run->plan->shows ||
         (step->peer != WEFT_PLAN_ALL && step->peer >= run->ranks)) {
-        weft_verify_fail(run, actor, "awaits %u of rank %u; the plan has %u", step->value,
-                         step->peer, run->plan->shows);
+        weft_verify_say(run, actor, "awaits %u of rank %u; the plan has %u", step->value,
+                        step->peer, run->plan->shows);
         return TURN_FAILED;
     }
     if (step->peer == WEFT_PLAN_ALL) {
@@ -295,7 +112,7 @@ static enum turn await_shown(struct run *run, struct actor *actor,
     if (clock == NULL) {
         return TURN_FAILED;
     }
-    join(run, clock_of(run, actor->rank), clock);
+    weft_verify_join(run, weft_verify_clock(run, actor->rank), clock);
     return TURN_ON;
 }
 
@@ -309,7 +126,7 @@ enum turn weft_verify_await(struct run *run, struct actor *actor, const struct w
         if (op->any_done < actor->anys) {
             return wait_shared(actor, NOBODY);
         }
-        join(run, clock_of(run, actor->rank), op->any_clock);
+        weft_verify_join(run, weft_verify_clock(run, actor->rank), op->any_clock);
         return TURN_ON;
     }
     if (actor->op < step->value) {
@@ -319,7 +136,7 @@ enum turn weft_verify_await(struct run *run, struct actor *actor, const struct w
     if (op->ended < run->ranks) {
         return wait_shared(actor, NOBODY);
     }
-    join(run, clock_of(run, actor->rank), op->end);
+    weft_verify_join(run, weft_verify_clock(run, actor->rank), op->end);
     return TURN_ON;
 }
 
@@ -354,7 +171,7 @@ enum turn weft_verify_claim(struct run *run, struct actor *actor, const struct w
     struct shared_op *op = &run->shared[actor->op];
     uint32_t number = actor->anys;
     if (!is_for_anybody(step)) {
-        weft_verify_fail(run, actor, "an ANY step that depends on who does it");
+        weft_verify_say(run, actor, "an ANY step that depends on who does it");
         return TURN_FAILED;
     }
     if (number == op->any_room) {
@@ -372,7 +189,7 @@ enum turn weft_verify_claim(struct run *run, struct actor *actor, const struct w
     if (*is_mine_p) {
         op->any[number] = (struct any_step){.is_claimed = true, .step = *step};
     } else if (!is_same_step(step, &op->any[number].step)) {
-        weft_verify_fail(run, actor, "ANY step %u is not the same on every rank", number);
+        weft_verify_say(run, actor, "ANY step %u is not the same on every rank", number);
         return TURN_FAILED;
     }
     actor->anys++;
@@ -385,11 +202,22 @@ void weft_verify_any_done(struct run *run, struct actor *actor)
     struct shared_op *op = &run->shared[actor->op];
     actor->any_now = 0;
     op->any_done++;
-    join(run, op->any_clock, publish(run, actor));
+    weft_verify_join(run, op->any_clock, weft_verify_publish(run, actor));
     wake_waiting(run);
 }
 
 /* ---- operations ---- */
+
+bool weft_verify_has_met_all(struct run *run, const struct actor *actor)
+{
+    for (uint32_t rank = 0; rank < run->ranks; rank++) {
+        if (!weft_verify_has_seen(run, actor, rank, run->shared[actor->op].began_at[rank])) {
+            return weft_verify_fail(run, actor, "leaves the barrier without knowing of rank %u",
+                                    rank);
+        }
+    }
+    return true;
+}
 
 static bool touch_user_memory(struct run *run, const struct actor *actor)
 {
@@ -405,7 +233,7 @@ static bool touch_user_memory(struct run *run, const struct actor *actor)
 bool weft_verify_shared_begin(struct run *run, struct actor *actor)
 {
     struct shared_op *op = &run->shared[actor->op];
-    op->began_at[actor->rank] = clock_of(run, actor->rank)[actor->rank];
+    op->began_at[actor->rank] = weft_verify_clock(run, actor->rank)[actor->rank];
     return touch_user_memory(run, actor);
 }
 
@@ -426,7 +254,7 @@ bool weft_verify_shared_end(struct run *run, struct actor *actor)
     if (!touch_user_memory(run, actor)) {
         return false;
     }
-    join(run, op->end, publish(run, actor));
+    weft_verify_join(run, op->end, weft_verify_publish(run, actor));
     op->ended++;
     wake_waiting(run);
     return true;

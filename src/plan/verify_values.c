@@ -213,18 +213,15 @@ static bool next_target(struct run *run, const struct actor *actor, struct targe
                         struct extent *extent_p)
 {
     const struct weft_plan_ref *to = &targets->step->to, *also = &targets->step->also;
-    for (; targets->next < run->ranks; targets->next++) {
-        uint32_t rank = targets->next;
-        const struct actor *owner = &run->actors[rank];
-        if (to->space == WEFT_SPACE_ALL_OUT) {
-            if (to->block < owner->out_from || to->block >= owner->out_to) {
-                continue;
-            }
-        } else if (rank != actor->rank) {
-            continue;
+    if (to->space != WEFT_SPACE_ALL_OUT && targets->next == 0) {
+        targets->next = run->ranks;
+        return weft_verify_find(run, actor, to, actor->rank, extent_p);
+    }
+    while (targets->next < run->ranks) {
+        uint32_t rank = targets->next++;
+        if (to->block >= run->actors[rank].out_from && to->block < run->actors[rank].out_to) {
+            return weft_verify_find(run, actor, to, rank, extent_p);
         }
-        targets->next++;
-        return weft_verify_find(run, actor, to, rank, extent_p);
     }
     if (targets->next == run->ranks && also->space != WEFT_SPACE_NONE) {
         targets->next++;
@@ -241,12 +238,12 @@ static enum turn open_targets(struct run *run, struct actor *actor,
     struct extent to;
     bool is_also_slot = step->also.space == WEFT_SPACE_NONE || step->also.space == WEFT_SPACE_SLOT;
     if (step->to.space == WEFT_SPACE_IN || step->to.space == WEFT_SPACE_THEIR_IN || !is_also_slot) {
-        weft_verify_fail(run, actor, "writes to IN, or also to something that is no slot");
+        weft_verify_say(run, actor, "writes to IN, or also to something that is no slot");
         return TURN_FAILED;
     }
     while (next_target(run, actor, &targets, &to)) {
         if (to.len != len) {
-            weft_verify_fail(run, actor, "%u elements for %u", len, to.len);
+            weft_verify_say(run, actor, "%u elements for %u", len, to.len);
             return TURN_FAILED;
         }
         if (weft_verify_is_sent(run, &to)) {
@@ -329,13 +326,36 @@ static bool find_source(struct run *run, const struct actor *actor,
     return open_source(run, actor, &ref, owner_of(actor, &ref, number), extent_p);
 }
 
+/* One element of all sources. */
+static bool sum_up(struct run *run, const struct actor *actor, const struct weft_plan_step *step,
+                   uint32_t element, struct value *sum_p)
+{
+    bool is_in_order = step->sources == run->ranks;
+    struct value sum = {0}, other;
+    for (uint32_t i = 0; i < step->sources; i++) {
+        if (!weft_verify_read(run, actor, run->sources[i].cell + element, &other)) {
+            return false;
+        }
+        is_in_order = is_in_order && other.ranks == 1 && other.rank == i;
+        if (i == 0) {
+            sum = other;
+        } else if (!weft_verify_add(run, actor, &other, &sum)) {
+            return false;
+        }
+    }
+    sum.is_in_order = is_in_order;
+    *sum_p = sum;
+    return weft_verify_finish(run, actor, step->flags, sum_p);
+}
+
 enum turn weft_verify_reduce(struct run *run, struct actor *actor,
                              const struct weft_plan_step *step)
 {
     struct extent *sources = run->sources;
+    struct value sum;
     enum turn turn;
     if (step->sources == 0 || step->sources > run->ranks) {
-        weft_verify_fail(run, actor, "reduces %u sources", step->sources);
+        weft_verify_say(run, actor, "reduces %u sources", step->sources);
         return TURN_FAILED;
     }
     for (uint32_t i = 0; i < step->sources; i++) {
@@ -344,29 +364,14 @@ enum turn weft_verify_reduce(struct run *run, struct actor *actor,
             return TURN_FAILED;
         }
         if (sources[i].len != sources[0].len) {
-            weft_verify_fail(run, actor, "sources of %u and %u elements", sources[0].len,
-                             sources[i].len);
+            weft_verify_say(run, actor, "sources of %u and %u elements", sources[0].len,
+                            sources[i].len);
             return TURN_FAILED;
         }
     }
     turn = open_targets(run, actor, step, sources[0].len);
     for (uint32_t i = 0; turn == TURN_ON && i < sources[0].len; i++) {
-        struct value sum, other;
-        bool is_in_order = step->sources == run->ranks;
-        for (uint32_t source = 0; source < step->sources; source++) {
-            if (!weft_verify_read(run, actor, sources[source].cell + i, &other)) {
-                return TURN_FAILED;
-            }
-            is_in_order = is_in_order && other.ranks == 1 && other.rank == source;
-            if (source == 0) {
-                sum = other;
-            } else if (!weft_verify_add(run, actor, &other, &sum)) {
-                return TURN_FAILED;
-            }
-        }
-        sum.is_in_order = is_in_order;
-        if (!weft_verify_finish(run, actor, step->flags, &sum) ||
-            !write_targets(run, actor, step, i, &sum)) {
+        if (!sum_up(run, actor, step, i, &sum) || !write_targets(run, actor, step, i, &sum)) {
             return TURN_FAILED;
         }
     }

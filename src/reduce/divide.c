@@ -6,40 +6,42 @@
  */
 #include "reduce/internal.h"
 
+#include <string.h>
+
 #define DIVIDE(type, wide)                                                                         \
-    do {                                                                                           \
-        type *at = integers;                                                                       \
-        for (size_t i = 0; i < len / sizeof(type); i++) {                                          \
-            at[i] = (type)((wide)at[i] / (wide)by);                                                \
-        }                                                                                          \
-    } while (0)
+    for (size_t at = 0; at < len; at += sizeof(type)) {                                            \
+        type value;                                                                                \
+        memcpy(&value, (uint8_t *)integers + at, sizeof(value));                                   \
+        value = (type)((wide)value / (wide)by);                                                    \
+        memcpy((uint8_t *)integers + at, &value, sizeof(value));                                   \
+    }
 
 void weft_reduce_divide(weft_dtype_t dtype, void *integers, size_t len, uint32_t by)
 {
     switch (dtype) {
     case WEFT_I8:
-        DIVIDE(int8_t, double);
+        DIVIDE(int8_t, double)
         break;
     case WEFT_U8:
-        DIVIDE(uint8_t, double);
+        DIVIDE(uint8_t, double)
         break;
     case WEFT_I16:
-        DIVIDE(int16_t, double);
+        DIVIDE(int16_t, double)
         break;
     case WEFT_U16:
-        DIVIDE(uint16_t, double);
+        DIVIDE(uint16_t, double)
         break;
     case WEFT_I32:
-        DIVIDE(int32_t, double);
+        DIVIDE(int32_t, double)
         break;
     case WEFT_U32:
-        DIVIDE(uint32_t, double);
+        DIVIDE(uint32_t, double)
         break;
     case WEFT_I64:
-        DIVIDE(int64_t, int64_t);
+        DIVIDE(int64_t, int64_t)
         break;
     default:
-        DIVIDE(uint64_t, uint64_t);
+        DIVIDE(uint64_t, uint64_t)
         break;
     }
 }

@@ -82,7 +82,9 @@ INLINE vu32 round_bf16(vf32 value)
     vu32 bits = (vu32)value;
     vu32 rounded = bits + 0x7fff + (bits >> 16 & 1);
 
-    return choose(value != value, bits | F32_QUIET, rounded);
+    vi32 is_nan = (vi32)(bits & ~F32_SIGN) > (int32_t)F32_INFINITY;
+
+    return choose(is_nan, bits | F32_QUIET, rounded);
 }
 
 INLINE vu32 narrow_lanes(weft_dtype_t dtype, vf32 value)

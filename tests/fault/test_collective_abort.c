@@ -192,9 +192,8 @@ static int memory_body(int rank, struct harness_shared *shared, void *arg)
     const struct plan *plan = arg;
     struct hands hands;
     weft_comm_t comm;
-    weft_status_t status = messages_join(rank, shared, plan->path,
-                                         plan->end == END_TIMEOUT ? 1500 : MESSAGES_TIMEOUT_MS,
-                                         &comm);
+    weft_status_t status = messages_join(
+        rank, shared, plan->path, plan->end == END_TIMEOUT ? 1500 : MESSAGES_TIMEOUT_MS, &comm);
     if (status != WEFT_OK) {
         return harness_say(shared, rank, -1, "could not join: %s", weft_error_text());
     }

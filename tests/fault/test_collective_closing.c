@@ -50,13 +50,12 @@ static int leave(weft_comm_t comm, struct harness_shared *shared, const struct p
     pthread_t thread;
     weft_status_t status = WEFT_OK;
     if (plan->end == END_EXIT_INSIDE) {
-        if (pthread_create(&thread, NULL, exit_soon, shared) != 0) {
-            return -1;
-        }
-        while (status == WEFT_OK) {
+        bool is_there = pthread_create(&thread, NULL, exit_soon, shared) == 0;
+        while (status == WEFT_OK && is_there) {
             status = deed_do(comm, &plan->deed, hands, plan->ranks);
         }
-        pthread_join(thread, NULL);
+        harness_wait_for(&shared->word[GO], 99, MESSAGES_WAIT_MS); /* gone by now */
+        hands_close(hands);
         return -1;
     }
     for (int round = 0; round < 3 && status == WEFT_OK; round++) {

@@ -33,13 +33,14 @@ struct plan {
 /* ---- ranks ---- */
 
 static int be_victim(weft_comm_t comm, struct harness_shared *shared, const struct plan *plan,
-                     const struct hands *hands)
+                     struct hands *hands)
 {
     weft_status_t status = WEFT_OK;
     while (status == WEFT_OK && !plan->is_absent) {
         status = deed_do(comm, &plan->deed, hands, plan->ranks);
     }
     harness_wait_for(&shared->word[DEAD], 1, MESSAGES_WAIT_MS); /* killed here, or before */
+    hands_close(hands);
     return harness_say(shared, plan->victim, -1, "it lives: %s", weft_error_text());
 }
 
@@ -104,6 +105,9 @@ static void check(struct plan plan)
     struct harness *harness = harness_start(plan.ranks, body, &plan);
     struct messages_verdict verdict = {WEFT_ERR_PEER, plan.victim, weft_coll_name(plan.deed.coll),
                                        0};
+    if (plan.deed.manner == MANNER_GROUP) {
+        verdict.word = NULL; /* there are two in it */
+    }
     deed_describe(&plan.deed, plan.path, deed, sizeof(deed));
     snprintf(what, sizeof(what), "%s, rank %d of %d %s", deed, plan.victim, plan.ranks,
              plan.is_absent ? "outside" : "inside");
@@ -230,8 +234,8 @@ static int half_body(int rank, struct harness_shared *shared, void *arg)
     int rounds = 0;
     weft_status_t status =
         messages_join(rank, shared, parting.path, MESSAGES_TIMEOUT_MS, &parting.job);
-    status = status == WEFT_OK ? weft_comm_split(parting.job, rank / 2, rank, &parting.half)
-                               : status;
+    status =
+        status == WEFT_OK ? weft_comm_split(parting.job, rank / 2, rank, &parting.half) : status;
     status = status == WEFT_OK ? weft_barrier(parting.half, NULL) : status;
     if (status != WEFT_OK) {
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());

@@ -227,8 +227,7 @@ static void check_timeout(struct harness *harness, const struct plan *plan, int 
     }
     if (late_ns < -(int64_t)(JOB_MS_NS * SLACK_MS) ||
         late_ns > (int64_t)(JOB_MS_NS * SLACK_MS * JOB_SLOWNESS)) {
-        fail_msg("%s: rank %d returned %.3f s off the deadline", what, rank,
-                 (double)late_ns / 1e9);
+        fail_msg("%s: rank %d returned %.3f s off the deadline", what, rank, (double)late_ns / 1e9);
     }
     if (report->closed_ns - report->closing_ns > JOB_CLOSE_NS * JOB_SLOWNESS) {
         fail_msg("%s: rank %d closed in %.3f s", what, rank,

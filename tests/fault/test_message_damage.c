@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A relay between two ranks' data lane cuts it after a byte, or flips a bit: every operation is
- * exact or an error, soon, on both ranks; never wrong data, never a part of a message taken for
+ * A relay between two ranks' data lane cuts it after a byte, or flips a bit. A lane that was cut is
+ * dialled again, and nobody hears of it: every operation is exact, and done once. What is damaged, or
+ * stays cut, is an error, soon, on both ranks; never wrong data, never a part of a message taken for
  * the whole. Both ranks are threads of one process: their connect() comes through here (the
  * executable is linked so), and leads to the relay, a third thread.
  *
@@ -31,12 +32,13 @@
 #define MEM_LEN 3000
 #define TAG 1
 #define TAG_LAST 77
-#define SOON_MS 3000 /* the error must be there, with the time a damaged handshake may take */
+#define SOON_MS 3000 /* it must be over, with the time a damaged handshake may take */
+#define PATH_MS "1s" /* a link that stays cut is lost */
 
 /* ---- the relay ---- */
 
 enum { UP, DOWN }; /* to the rank that listens, rank 0; from it */
-enum damage_kind { DAMAGE_NONE, DAMAGE_CUT, DAMAGE_FLIP, DAMAGE_FLIP_HEADER };
+enum damage_kind { DAMAGE_NONE, DAMAGE_CUT, DAMAGE_END, DAMAGE_FLIP, DAMAGE_FLIP_HEADER };
 
 struct damage {
     enum damage_kind kind;
@@ -188,7 +190,8 @@ static void pass(unsigned connection, int direction)
         out_len = (size_t)got;
     }
     for (ssize_t i = 0; i < got && connection == 0 && !is_cut; i++) {
-        is_cut = is_damage(DAMAGE_CUT, direction) && way->passed == relay.damage.at;
+        is_cut = (is_damage(DAMAGE_CUT, direction) || is_damage(DAMAGE_END, direction)) &&
+                 way->passed == relay.damage.at;
         if (is_cut) {
             note_damage(way);
             release_held(way, out, &out_len);
@@ -206,7 +209,8 @@ static void accept_connection(void)
     const int on = 1;
     int dialler = accept4(relay.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int target = -1;
-    if (dialler >= 0 && relay.connections < 4) {
+    bool is_over = relay.damage.kind == DAMAGE_END && atomic_load(&relay.damaged_ns) != 0;
+    if (dialler >= 0 && relay.connections < 4 && !is_over) {
         target = stranger_connect("127.0.0.1", (uint16_t)atomic_load(&relay.target_port), 1000);
     }
     if (target < 0) {
@@ -377,7 +381,7 @@ struct plan {
     size_t first, step, count; /* of .at */
     talk_fn talk;
     uint32_t timeout_ms;
-    bool is_prompt; /* the error comes soon, and not by a deadline */
+    bool is_prompt; /* the end comes soon, and not by a deadline */
     uint32_t worker;
 };
 
@@ -394,26 +398,46 @@ static struct damage damage_of(const struct plan *plan, uint32_t number)
     return damage;
 }
 
-static int judge(int rank, struct harness_shared *shared, const struct damage *damage,
-                 bool is_prompt, int status, uint64_t ended_ns)
+/* What such a rank should not have got; NULL: all is as it should be. */
+static const char *complaint(int rank, const struct plan *plan, int status, uint64_t ended_ns)
 {
-    static const char *const kinds[] = {"none", "cut", "flip", "flip of a header"};
     uint64_t damaged_ns = atomic_load(&relay.damaged_ns);
-    bool must_fail = damaged_ns != 0 && relay.was_in_step && !relay.had_last_passed &&
-                     (damage->direction == UP || rank == 1);
-    bool is_late = is_prompt && status != WEFT_OK &&
-                   ended_ns > damaged_ns + SOON_MS * JOB_MS_NS * JOB_SLOWNESS;
-    if (status == WRONG || (status == WEFT_OK && must_fail) || is_late ||
-        (is_prompt && status == WEFT_ERR_TIMEOUT) || (damaged_ns == 0 && status != WEFT_OK)) {
-        return harness_say(shared, rank, -1,
-                           "%s %s at %zu, bit %u%s: rank %d got %s (%s) %.3f s after it",
-                           kinds[damage->kind], damage->direction == UP ? "up" : "down", damage->at,
-                           damage->bit, relay.was_in_step ? "" : " (handshake)", rank,
-                           status == WRONG ? "WRONG DATA" : weft_status_name((weft_status_t)status),
-                           status == WEFT_OK || status == WRONG ? "" : weft_error_text(),
-                           damaged_ns != 0 ? messages_seconds(damaged_ns, ended_ns) : 0.0);
+    bool is_cut = relay.damage.kind == DAMAGE_CUT;
+    bool is_hit = damaged_ns != 0 && relay.was_in_step && !relay.had_last_passed;
+    if (status == WRONG) {
+        return "nobody sent that";
     }
-    return 0;
+    if (status != WEFT_OK && (damaged_ns == 0 || (is_hit && is_cut && plan->is_prompt))) {
+        return "nothing was wrong that could not be done again";
+    }
+    if (status == WEFT_OK && is_hit && !is_cut && (relay.damage.direction == UP || rank == 1)) {
+        return "that should be an error";
+    }
+    if (plan->is_prompt && damaged_ns != 0 &&
+        (status == WEFT_ERR_TIMEOUT ||
+         ended_ns > damaged_ns + SOON_MS * JOB_MS_NS * JOB_SLOWNESS)) {
+        return "too late";
+    }
+    return NULL;
+}
+
+static int judge(int rank, struct harness_shared *shared, const struct plan *plan, int status)
+{
+    static const char *const kinds[] = {"none", "cut", "end", "flip", "flip of a header"};
+    uint64_t ended_ns = harness_now_ns();
+    uint64_t damaged_ns = atomic_load(&relay.damaged_ns);
+    const struct damage *damage = &relay.damage;
+    const char *what = complaint(rank, plan, status, ended_ns);
+    if (what == NULL) {
+        return 0;
+    }
+    return harness_say(shared, rank, -1,
+                       "%s %s at %zu, bit %u%s: rank %d got %s (%s) %.3f s after it: %s",
+                       kinds[damage->kind], damage->direction == UP ? "up" : "down", damage->at,
+                       damage->bit, relay.was_in_step ? "" : " (handshake)", rank,
+                       status == WRONG ? "WRONG DATA" : weft_status_name((weft_status_t)status),
+                       status == WEFT_OK || status == WRONG ? "" : weft_error_text(),
+                       damaged_ns != 0 ? messages_seconds(damaged_ns, ended_ns) : 0.0, what);
 }
 
 static int run_job(int rank, struct harness_shared *shared, const struct plan *plan,
@@ -445,9 +469,7 @@ static int run_job(int rank, struct harness_shared *shared, const struct plan *p
     atomic_store(&relay.is_on, 1); /* from now on every tcp connection is a lane */
     atomic_fetch_add(&shared->word[JOINED], 1);
     harness_wait_reach(&shared->word[JOINED], 2 * (number + 1), MESSAGES_WAIT_MS);
-    int result = plan->talk(comm, rank, memory, mem);
-    uint64_t ended_ns = harness_now_ns();
-    result = judge(rank, shared, &damage, plan->is_prompt, result, ended_ns);
+    int result = judge(rank, shared, plan, plan->talk(comm, rank, memory, mem));
     atomic_fetch_add(&shared->word[TALKED], 1);
     harness_wait_reach(&shared->word[TALKED], 2 * (number + 1), MESSAGES_WAIT_MS);
     weft_comm_close(comm);
@@ -469,6 +491,7 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         setenv("WEFT_EAGER", "4K", 1);
         setenv("WEFT_LOG", "off", 1);
         setenv("WEFT_HANDSHAKE_TIMEOUT", "300ms", 1);
+        setenv("WEFT_PATH_TIMEOUT", PATH_MS, 1);
         setenv("WEFT_CHECKSUM", plan->checksum, 1);
         atomic_store(&shared->word[JOB_READY_WORD], 1);
     }
@@ -516,12 +539,18 @@ static void an_honest_relay_is_not_noticed(void **state)
     check((struct plan){"on", DAMAGE_NONE, 0, 0, 4, PROMPT});
 }
 
-static void a_lane_that_is_cut_after_any_byte_is_an_error(void **state)
+static void a_lane_that_is_cut_after_any_byte_is_not_noticed(void **state)
 {
     (void)state;
     check((struct plan){"off", DAMAGE_CUT, FIRST_FRAME, 7, 40, PROMPT});
     check((struct plan){"off", DAMAGE_CUT, FIRST_FRAME + 300, 283, 60, PROMPT});
     check((struct plan){"on", DAMAGE_CUT, FIRST_FRAME, 811, 16, PROMPT});
+}
+
+static void a_lane_that_stays_cut_is_an_error(void **state)
+{
+    (void)state;
+    check((struct plan){"off", DAMAGE_END, FIRST_FRAME, 911, 16, PROMPT});
 }
 
 static void a_damaged_header_is_never_accepted(void **state)
@@ -543,13 +572,15 @@ static void a_damaged_handshake_is_an_error_or_done_again(void **state)
     check((struct plan){"on", DAMAGE_CUT, 0, 31, 10, BY_DEADLINE});
 }
 
-/* Also the one who waits for the dialler, and the one who waits for nobody in particular. */
-static void both_ranks_hear_of_it_soon(void **state)
+/* The one who waits for the dialler, and the one who waits for nobody in particular. */
+static void both_ranks_go_on_or_hear_of_it_soon(void **state)
 {
     (void)state;
     check((struct plan){"on", DAMAGE_CUT, 110, 1, 1, .talk = talk, .timeout_ms = 6000,
                         .is_prompt = true});
     check((struct plan){"on", DAMAGE_CUT, 1500, 1, 1, .talk = talk_by_signal, .timeout_ms = 6000,
+                        .is_prompt = true});
+    check((struct plan){"on", DAMAGE_END, 1500, 1, 1, .talk = talk_by_signal, .timeout_ms = 6000,
                         .is_prompt = true});
 }
 
@@ -557,11 +588,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_relay_is_not_noticed),
-        cmocka_unit_test(a_lane_that_is_cut_after_any_byte_is_an_error),
+        cmocka_unit_test(a_lane_that_is_cut_after_any_byte_is_not_noticed),
+        cmocka_unit_test(a_lane_that_stays_cut_is_an_error),
         cmocka_unit_test(a_damaged_header_is_never_accepted),
         cmocka_unit_test(with_checksums_no_damaged_byte_is_accepted),
         cmocka_unit_test(a_damaged_handshake_is_an_error_or_done_again),
-        cmocka_unit_test(both_ranks_hear_of_it_soon),
+        cmocka_unit_test(both_ranks_go_on_or_hear_of_it_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,7 @@ SOUND = {  # name: what it looks at closely
     "more frames on their way": "-DDEATHS=1 -DCHUNKS=2 -DROOM=2",
     "acks stay on their slot": "-DDEATHS=1 -DCHUNKS=2 -DACKS_STAY",
     "the sender withdraws": "-DDEATHS=1 -DCHUNKS=2 -DWITHDRAWS",
+    "the receiver's user lags": "-DDEATHS=1 -DCHUNKS=2 -DUSER_LAGS",
 }
 DEEP = {
     "three chunks, two envelopes": "-DDEATHS=1 -DCHUNKS=3 -DENVELOPES=2",
@@ -33,6 +34,8 @@ DEEP = {
     "withdrawn, two deaths": "-DDEATHS=2 -DCHUNKS=2 -DWITHDRAWS",
     "acks stay, two deaths": "-DDEATHS=2 -DCHUNKS=2 -DACKS_STAY",
     "three deaths": "-DDEATHS=3 -DCHUNKS=1",
+    "the user lags, three chunks": "-DDEATHS=1 -DCHUNKS=3 -DUSER_LAGS",
+    "the user lags, two deaths": "-DDEATHS=2 -DCHUNKS=1 -DENVELOPES=2 -DUSER_LAGS",
 }
 CIRCLES = "-DDEATHS=1 -DCHUNKS=2"  # here it is shown that nothing goes in a circle
 
@@ -55,6 +58,8 @@ PLANTED = {  # name: (size, what spin must complain about)
     "BUG_TAKEN_BACK": ("-DCHUNKS=2", r"taken\["),
     "BUG_HELD_BLOCKS": ("-DCHUNKS=1", STUCK),
     "BUG_WITHDRAWN_GAP": ("-DCHUNKS=2 -DWITHDRAWS", STUCK),
+    "BUG_ASKED_TWICE": ("-DCHUNKS=1 -DUSER_LAGS", "matched"),
+    "BUG_UNPLACES_NEXT": ("-DCHUNKS=2 -DUSER_LAGS", STUCK),
 }
 
 

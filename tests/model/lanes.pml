@@ -15,6 +15,9 @@
  * Nothing goes in a circle: every step but a death brings something forward, and deaths are counted. So
  * a run that does not finish ends in a deadlock, and spin reports an invalid end state.
  *
+ * With USER_LAGS the receiver is two: the link, which reads, and its user, which hears later what came and
+ * only then says where a body goes.
+ *
  * BUG_… plants one mistake each. ACKS_STAY and WITHDRAWS are other protocols that work, see README.md.
  */
 #ifndef DEATHS
@@ -83,6 +86,12 @@ byte flush_came_over;
 #endif
 byte message_left = CHUNKS - 1; /* chunks of it that have not landed */
 bool answered[2];               /* DONE, FLUSHED: reach the sender some time, as envelopes do */
+#ifdef USER_LAGS
+bool asked[2];   /* the user has not said yet where the body goes that comes by this slot */
+byte landing[2]; /* a chunk that has landed, which the user has not heard yet; 0: none */
+byte placed[2];  /* the user's: what it takes to come by this slot; 0: nothing */
+byte matched;    /* the user's: envelopes it was asked about */
+#endif
 
 /* ---- what only the checks know ---- */
 bool applied[5];
@@ -309,9 +318,78 @@ inline receiver_stops_reading(s)
     sinks[s] = false
 }
 
+/* ---- the receiver's user, when it lags. What it is told of one slot it hears in order ---- */
+
+#ifdef USER_LAGS
+#define IS_HEARD(s) (!asked[s] && landing[s] == 0)
+#define IS_COUNTED(c) true /* a flush does not wait for the user to hear of what is there */
+
+inline asks(s)
+{
+    asked[s] = !sinks[s] && !(kind == ENVELOPE && n == matched) /* a copy goes to the same place */
+}
+
+/* What comes by this slot is not wanted any more. */
+#ifdef BUG_ASKED_TWICE
+#define TAKES_BACK(s) false
+#else
+#define TAKES_BACK(s) asked[s]
+#endif
+#ifdef BUG_UNPLACES_NEXT
+#define WAS_PLACED(s) (reading[s] == CHUNK && !sinks[s])
+#else
+#define WAS_PLACED(s) (reading[s] == CHUNK && !sinks[s] && !asked[s])
+#endif
+inline unplaces(s)
+{
+    if
+    :: WAS_PLACED(s) -> placed[s] = 0
+    :: else
+    fi;
+    if
+    :: TAKES_BACK(s) -> asked[s] = false
+    :: else
+    fi
+}
+
+inline user_hears_landing(s)
+{
+    if
+    :: placed[s] == landing[s] -> receiver_applies(landing[s])
+    :: else
+    fi;
+    landing[s] = 0;
+    placed[s] = 0
+}
+
+inline user_answers(s)
+{
+    printf("user is asked about %e %d of slot %d\n", reading[s], reading_number[s], s);
+    if
+    :: reading[s] == ENVELOPE ->
+        assert(reading_number[s] == matched + 1); /* each once, in order */
+        matched++
+    :: else -> placed[s] = reading_id[s]
+    fi;
+    asked[s] = false
+}
+#else
+#define IS_HEARD(s) true
+#define IS_COUNTED(c) applied[c]
+inline asks(s)
+{
+    skip
+}
+inline unplaces(s)
+{
+    skip
+}
+#endif
+
 inline receiver_loses(s)
 {
     printf("receiver gives slot %d up\n", s);
+    unplaces(s);
     up_far[s] = false;
     drain(to[s]);
     receiver_stops_reading(s);
@@ -339,7 +417,7 @@ inline receiver_may_answer_flush()
     if
     :: holds_flush && IS_FLUSH_TRUE ->
         printf("receiver answers the flush\n");
-        assert(applied[PUT] && (applied[1] || IS_VOID(1))); /* a flush is answered when it is true */
+        assert(applied[PUT] && (IS_COUNTED(1) || IS_VOID(1))); /* a flush is answered when it is true */
         holds_flush = false;
         answered[FLUSHED] = true
     :: else
@@ -360,11 +438,16 @@ inline receiver_applies(chunk)
     fi
 }
 
-inline chunk_lands(number, chunk)
+inline chunk_lands(s, number, chunk)
 {
     printf("receiver has chunk %d\n", chunk);
     if
+#ifdef USER_LAGS
+    :: chunk > 0 && !OF_PUT(chunk) -> landing[s] = chunk /* a put is not counted: its bytes are there */
+    :: chunk > 0 && OF_PUT(chunk) -> receiver_applies(chunk)
+#else
     :: chunk > 0 -> receiver_applies(chunk)
+#endif
     :: else
     fi;
     landed_bits = landed_bits | BIT(number);
@@ -401,7 +484,9 @@ inline chunk_begins(s)
     assert(n <= landed_all + WINDOW); /* the sender keeps within the window */
     if
     :: HAS_LANDED(n) || OTHER_PLACES(s) && IS_OLDER(s) -> sinks[s] = true
-    :: !HAS_LANDED(n) && OTHER_PLACES(s) && !IS_OLDER(s) -> sinks[1 - s] = FORMER_SINKS
+    :: !HAS_LANDED(n) && OTHER_PLACES(s) && !IS_OLDER(s) ->
+        unplaces(1 - s);
+        sinks[1 - s] = FORMER_SINKS
     :: else
     fi
 }
@@ -420,7 +505,9 @@ inline envelope_begins(s)
 #endif
         sinks[s] = n > envelopes + 1;
         if
-        :: OTHER_PLACES(s) -> sinks[1 - s] = true
+        :: OTHER_PLACES(s) ->
+            unplaces(1 - s);
+            sinks[1 - s] = true
         :: else
         fi
     fi
@@ -433,6 +520,7 @@ inline receiver_reads_header(s)
     :: kind == CHUNK -> chunk_begins(s)
     :: else -> envelope_begins(s)
     fi;
+    asks(s);
     reading[s] = kind;
     reading_number[s] = n;
     reading_id[s] = id;
@@ -454,7 +542,7 @@ inline receiver_reads_body(s)
     :: reading[s] == CHUNK ->
         arrived[s] = arrived[s] + COUNTS(s);
         if
-        :: !sinks[s] -> chunk_lands(reading_number[s], reading_id[s])
+        :: !sinks[s] -> chunk_lands(s, reading_number[s], reading_id[s])
         :: else
         fi
     :: reading[s] == ENVELOPE && !sinks[s] ->
@@ -497,18 +585,28 @@ inline receiver_tells(s)
 #define OWES_ACK(slot) (up_far[slot] && arrived[slot] > arrived_told[slot])
 #define RECEIVER_ON(s)                                                                             \
     :: d_step { READS(s) && reading[s] == 0 && nempty(to[s]) -> receiver_reads_header(s) }         \
-    :: d_step { READS(s) && reading[s] != 0 -> receiver_reads_body(s) }                            \
+    :: d_step { READS(s) && reading[s] != 0 && IS_HEARD(s) -> receiver_reads_body(s) }             \
     :: d_step { envelopes > envelopes_told && HAS_ROOM_BACK(s) -> receiver_tells(s) }              \
     :: d_step { OWES_ACK(s) && HAS_ROOM_BACK(s) -> receiver_acknowledges(s, s) }                 \
     :: d_step { OWES_ACK(1 - s) && MAY_GO_ELSEWHERE && HAS_ROOM_BACK(s) ->              \
                 receiver_acknowledges(1 - s, s) }                                                      \
     :: d_step { up_far[s] && !up[s] -> receiver_loses(s) }
 
+#ifdef USER_LAGS
+#define USER_ON(s)                                                                                 \
+    :: d_step { landing[s] != 0 -> user_hears_landing(s) }                                         \
+    :: d_step { landing[s] == 0 && asked[s] -> user_answers(s) }
+#else
+#define USER_ON(s)
+#endif
+
 active proctype receiver()
 {
     do
     RECEIVER_ON(0)
     RECEIVER_ON(1)
+    USER_ON(0)
+    USER_ON(1)
     :: IS_FINISHED -> break
     od
 }

@@ -7,84 +7,12 @@
 #ifndef WEFT_TESTS_API_COLLECTIVES_H
 #define WEFT_TESTS_API_COLLECTIVES_H
 
+#include "unit/api/collectives_desk.h"
 #include "unit/api/collectives_values.h"
 #include "unit/api/messages.h"
 
-#include <sys/mman.h>
-
 #define TRIAL_RANKS 16
 #define TRIAL_GAP 5 /* elements between pieces, at most */
-
-/* ---- where the memory comes from ---- */
-
-enum memory {
-    MEMORY_PRIVATE,
-    MEMORY_SHARED,    /* weft_alloc() */
-    MEMORY_FILE,      /* a mapped file, shared with nobody */
-    MEMORY_READ_ONLY, /* as PRIVATE, but inputs may not even be looked at with a pen in the hand */
-    MEMORIES
-};
-
-/* Room for the input and the output of one call. */
-struct desk {
-    enum memory in_kind, out_kind;
-    size_t len; /* of each */
-    uint8_t *in, *out;
-    uint8_t *in_image, *out_image; /* what they must be in the end */
-};
-
-static inline uint8_t *desk_take(enum memory kind, size_t len)
-{
-    void *memory = MAP_FAILED;
-    int fd;
-    switch (kind) {
-    case MEMORY_SHARED:
-        if (weft_alloc(len, &memory) != WEFT_OK) {
-            abort();
-        }
-        break;
-    case MEMORY_FILE:
-        fd = memfd_create("desk", MFD_CLOEXEC);
-        if (fd >= 0 && ftruncate(fd, (off_t)len) == 0) {
-            memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        }
-        close(fd);
-        break;
-    default:
-        memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    }
-    if (memory == MAP_FAILED) {
-        abort();
-    }
-    return memory;
-}
-
-static inline void desk_return(enum memory kind, uint8_t *memory, size_t len)
-{
-    if (kind == MEMORY_SHARED) {
-        weft_free(memory);
-    } else {
-        munmap(memory, len);
-    }
-}
-
-static inline void desk_open(struct desk *desk, size_t len, enum memory in_kind,
-                             enum memory out_kind)
-{
-    *desk = (struct desk){in_kind, out_kind, len, NULL, NULL, NULL, NULL};
-    desk->in = desk_take(in_kind, len);
-    desk->out = desk_take(out_kind, len);
-    desk->in_image = desk_take(MEMORY_PRIVATE, len);
-    desk->out_image = desk_take(MEMORY_PRIVATE, len);
-}
-
-static inline void desk_close(struct desk *desk)
-{
-    desk_return(desk->in_kind, desk->in, desk->len);
-    desk_return(desk->out_kind, desk->out, desk->len);
-    desk_return(MEMORY_PRIVATE, desk->in_image, desk->len);
-    desk_return(MEMORY_PRIVATE, desk->out_image, desk->len);
-}
 
 /* ---- a call ---- */
 
@@ -105,8 +33,9 @@ struct trial {
     double scale;
     uint64_t seed; /* of the values, the gaps, and of what is left to chance */
     bool is_in_place;
-    bool has_gaps;        /* places are given, with gaps in between and in any order */
-    const size_t *counts; /* of the pieces: [ranks]; alltoall [from × ranks + to]; NULL: all `count` */
+    bool has_gaps; /* places are given, with gaps in between and in any order */
+    const size_t
+        *counts; /* of the pieces: [ranks]; alltoall [from × ranks + to]; NULL: all `count` */
     const char *algorithm;
     uint32_t timeout_ms;
 
@@ -186,6 +115,12 @@ static inline int trial_out_pieces(const struct trial *trial)
     }
 }
 
+/* What is left to each rank: where its pieces lie, which function it calls. */
+static inline uint64_t trial_own(const struct trial *trial, uint64_t salt)
+{
+    return values_mix(trial->seed + salt + ((uint64_t)trial->me << 32));
+}
+
 /* With gaps, some in rising and some in falling order. */
 static inline void trial_place(const struct trial *trial, struct side *side, uint64_t salt)
 {
@@ -210,17 +145,17 @@ static inline void trial_lay_out(struct trial *trial)
     for (int q = 0; q < trial->out.pieces; q++) {
         trial->out.counts[q] = trial_piece(trial, trial->out.pieces > 1 ? q : me, me);
     }
-    trial_place(trial, &trial->in, trial->seed + 1);
-    trial_place(trial, &trial->out, trial->seed + 2);
+    trial_place(trial, &trial->in, trial_own(trial, 1));
+    trial_place(trial, &trial->out, trial_own(trial, 2));
 }
 
 /* Guards in front; mostly aligned as elements are, sometimes as nothing is. */
 static inline void trial_align(struct trial *trial)
 {
-    size_t size = weft_dtype_size(trial->dtype), shift = values_mix(trial->seed + 3) % 8;
+    size_t size = weft_dtype_size(trial->dtype), shift = trial_own(trial, 3) % 8;
     struct side *in = &trial->in, *out = &trial->out;
     in->at = GUARD_LEN + (shift < 4 ? 0 : shift < 6 ? size : shift);
-    shift = values_mix(trial->seed + 4) % 8;
+    shift = trial_own(trial, 4) % 8;
     out->at = GUARD_LEN + (shift < 4 ? 0 : shift < 6 ? size : shift);
     if (trial->is_in_place && in->pieces > 0 && out->pieces > 0) {
         bool is_in_larger = in->pieces >= out->pieces;
@@ -332,7 +267,7 @@ static inline uint8_t *trial_buffer(const struct trial *trial, const struct side
                                     uint8_t *memory, uint64_t salt)
 {
     bool is_used = side->pieces > 0 && side->span > 0;
-    return is_used || (values_mix(trial->seed + salt) & 1) != 0 ? memory + side->at : NULL;
+    return is_used || (trial_own(trial, salt) & 1) != 0 ? memory + side->at : NULL;
 }
 
 static inline void trial_fill_call(struct trial *trial)
@@ -341,13 +276,16 @@ static inline void trial_fill_call(struct trial *trial)
     uint8_t *out = trial_shares(trial) ? trial->desk->in : trial->desk->out;
     *call = (weft_call_t)WEFT_CALL_INIT;
     call->coll = trial->coll;
+    call->timeout_ms = trial->timeout_ms;
+    call->algorithm = trial->algorithm;
+    if (trial->coll == WEFT_BARRIER) {
+        return;
+    }
     call->dtype = trial->dtype;
     call->op = trial->op;
     call->root = trial->root;
     call->count = trial->count;
     call->scale = trial->scale;
-    call->timeout_ms = trial->timeout_ms;
-    call->algorithm = trial->algorithm;
     call->in = trial_buffer(trial, &trial->in, trial->desk->in, 5);
     call->out = trial_buffer(trial, &trial->out, out, 6);
     if (trial->counts != NULL) {
@@ -425,7 +363,7 @@ static inline weft_status_t trial_begin(const struct trial *trial, weft_comm_t c
 {
     bool is_plain = trial->counts == NULL && !trial->has_gaps && trial->algorithm == NULL &&
                     trial->timeout_ms == 0 && trial->op != WEFT_SCALED;
-    return is_plain && (values_mix(trial->seed + 7) & 1) != 0
+    return is_plain && (trial_own(trial, 7) & 1) != 0
                ? trial_begin_plain(trial, comm, request_p)
                : weft_collective(comm, &trial->call, request_p);
 }
@@ -509,7 +447,8 @@ static inline int trial_run(struct trial *trial, weft_comm_t comm, int rank,
 /* The k-th pair of dtype and op that means something, round and round. */
 static inline void trial_pair(size_t k, weft_dtype_t *dtype_p, weft_redop_t *op_p)
 {
-    for (k %= (size_t)WEFT_DTYPES * WEFT_REDOPS;; k = (k + 1) % ((size_t)WEFT_DTYPES * WEFT_REDOPS)) {
+    for (k %= (size_t)WEFT_DTYPES * WEFT_REDOPS;;
+         k = (k + 1) % ((size_t)WEFT_DTYPES * WEFT_REDOPS)) {
         *dtype_p = (weft_dtype_t)(k % WEFT_DTYPES);
         *op_p = (weft_redop_t)(k / WEFT_DTYPES);
         if (values_is_defined(*dtype_p, *op_p)) {

@@ -10,9 +10,8 @@
 #include "unit/api/collectives.h"
 
 /* Around what an implementation may care for: one line, one slot, vector widths, eager, chunks. */
-static const size_t sweep_counts[] = {0,  1,  2,  3,    7,    8,    13,    14,     15,    16,
-                                      17, 63, 64, 65,   1000, 1021, 4097,  8193,   16385, 65537,
-                                      70001};
+static const size_t sweep_counts[] = {0,  1,  2,  3,    7,    8,    13,   14,    15,    16,   17,
+                                      63, 64, 65, 1000, 1021, 4097, 8193, 16385, 65537, 70001};
 #define SWEEP_LARGE ((size_t)270001) /* past a megabyte in f32 */
 
 struct sweep {

@@ -90,8 +90,8 @@ static inline double values_decode(weft_dtype_t dtype, uint64_t bits)
     } else if (exponent == 0) {
         value = ldexp((double)fraction, 1 - format.bias - format.mantissa);
     } else {
-        value = ldexp((double)(fraction | (ones + 1)),
-                      (int)exponent - format.bias - format.mantissa);
+        value =
+            ldexp((double)(fraction | (ones + 1)), (int)exponent - format.bias - format.mantissa);
     }
     return (bits >> (format.bits - 1) & 1) != 0 ? -value : value;
 }
@@ -120,7 +120,7 @@ static inline uint64_t values_encode(weft_dtype_t dtype, double value)
     }
     int quantum = exponent - 1 - format.mantissa;
     uint64_t steps = (uint64_t)nearbyint(ldexp(fabs(value), -quantum));
-    uint64_t biased = (uint64_t)(exponent - 1 + format.bias);
+    uint64_t biased = (uint64_t)exponent + (uint64_t)format.bias - 1;
     return sign | ((biased << format.mantissa) + steps - (UINT64_C(1) << format.mantissa));
 }
 
@@ -186,9 +186,7 @@ static inline uint64_t values_bits(const struct values *values, int rank, size_t
     uint64_t raw = values_raw(values, rank, i);
     if (!values_is_float(values->dtype)) {
         uint64_t more = values_mix(raw);
-        return values->op == WEFT_BAND  ? raw | more
-               : values->op == WEFT_BOR ? raw & more
-                                        : raw;
+        return values->op == WEFT_BAND ? raw | more : values->op == WEFT_BOR ? raw & more : raw;
     }
     switch (values->op) {
     case WEFT_MIN:
@@ -273,8 +271,8 @@ static inline uint64_t values_reduce(const struct values *values, const uint64_t
     }
     result = values_decode(values->dtype, bits[0]) * scale;
     for (int rank = 1; rank < values->ranks; rank++) {
-        result = values_fold_float(values->op, result,
-                                   values_decode(values->dtype, bits[rank]) * scale);
+        result =
+            values_fold_float(values->op, result, values_decode(values->dtype, bits[rank]) * scale);
     }
     return values_encode(values->dtype, values->op == WEFT_AVG ? result / values->ranks : result);
 }

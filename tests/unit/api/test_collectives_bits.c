@@ -36,8 +36,8 @@ struct sum {
 static struct sum draw_sum(uint64_t number, int ranks)
 {
     static const weft_coll_t colls[] = {WEFT_ALLREDUCE, WEFT_REDUCE_SCATTER, WEFT_REDUCE};
-    static const weft_dtype_t dtypes[] = {WEFT_F32,  WEFT_F64, WEFT_F16,
-                                          WEFT_BF16, WEFT_F32, WEFT_F8E4M3, WEFT_F8E5M2};
+    static const weft_dtype_t dtypes[] = {WEFT_F32, WEFT_F64,    WEFT_F16,   WEFT_BF16,
+                                          WEFT_F32, WEFT_F8E4M3, WEFT_F8E5M2};
     static const weft_redop_t ops[] = {WEFT_SUM, WEFT_AVG, WEFT_SCALED, WEFT_SUM, WEFT_PROD};
     static const size_t counts[] = {1, 5, 16, 1000, 5000, 20000, 80000};
     uint64_t random = values_mix(number);
@@ -174,8 +174,7 @@ static int run_setting(weft_comm_t comm, int rank, struct harness_shared *shared
     open_vectors(&vectors, setting->kind);
     for (int i = 0; i < cases; i++) {
         struct sum sum = draw_sum((uint64_t)i, ranks);
-        bool is_plain =
-            sum.op == WEFT_SUM && (sum.dtype == WEFT_F32 || sum.dtype == WEFT_F64);
+        bool is_plain = sum.op == WEFT_SUM && (sum.dtype == WEFT_F32 || sum.dtype == WEFT_F64);
         EXPECT_OK(make_sum(comm, &sum, rank, ranks, NULL, &vectors));
         uint64_t hash = hash_of(vectors.out, vectors.len);
         if (setting_at == 0) {
@@ -185,11 +184,10 @@ static int run_setting(weft_comm_t comm, int rank, struct harness_shared *shared
             EXPECT(is_in_rank_order(&sum, rank, ranks, vectors.out));
         }
         if (board->hash[i][rank] != hash) {
-            return harness_say(shared, rank, FAILED,
-                               "%s %s %s of %zu has other bits with %s=%s over %s",
-                               weft_coll_name(sum.coll), weft_dtype_name(sum.dtype),
-                               weft_redop_name(sum.op), sum.count, setting->name, setting->value,
-                               getenv("WEFT_PATH"));
+            return harness_say(
+                shared, rank, FAILED, "%s %s %s of %zu has other bits with %s=%s over %s",
+                weft_coll_name(sum.coll), weft_dtype_name(sum.dtype), weft_redop_name(sum.op),
+                sum.count, setting->name, setting->value, getenv("WEFT_PATH"));
         }
     }
     close_vectors(&vectors, setting->kind);
@@ -204,15 +202,11 @@ static void deterministic_bits_do_not_depend_on_paths_and_pieces(void **state)
     setenv("WEFT_DETERMINISTIC", "1", 1);
     for (size_t i = 0; i < LENS(ranks); i++) {
         for (setting_at = 0; setting_at < LENS(settings); setting_at++) {
-            const char *before = getenv(settings[setting_at].name);
             setenv(settings[setting_at].name, settings[setting_at].value, 1);
             run_ways(settings[setting_at].way, ranks[i], run_setting);
-            if (before == NULL) {
-                unsetenv(settings[setting_at].name);
-            }
+            unsetenv(settings[setting_at].name);
         }
     }
-    unsetenv("WEFT_DETERMINISTIC");
     desk_return(MEMORY_FILE, (uint8_t *)board, sizeof(*board));
 }
 
@@ -220,8 +214,8 @@ static void deterministic_bits_do_not_depend_on_paths_and_pieces(void **state)
 
 static bool knows_reduction(const struct weft_plan_builder *builder)
 {
-    return (builder->colls & (1U << WEFT_ALLREDUCE | 1U << WEFT_REDUCE_SCATTER | 1U << WEFT_REDUCE)) !=
-           0;
+    return (builder->colls &
+            (1U << WEFT_ALLREDUCE | 1U << WEFT_REDUCE_SCATTER | 1U << WEFT_REDUCE)) != 0;
 }
 
 /* Refused, with words that say why; or it is one that adds in rank order, and does. */
@@ -242,7 +236,7 @@ static int check_algorithm(weft_comm_t parent, const struct weft_plan_builder *b
     } else {
         EXPECT(status == WEFT_ERR_UNSUPPORTED || status == WEFT_ERR_INVALID);
         EXPECT(strstr(weft_error_text(), builder->name) != NULL);
-        EXPECT(is_in_order || strstr(weft_error_text(), "WEFT_DETERMINISTIC") != NULL);
+        EXPECT(is_in_order || strcasestr(weft_error_text(), "deterministic") != NULL);
     }
     close_vectors(&vectors, MEMORY_PRIVATE);
     EXPECT_OK(weft_comm_close(comm));
@@ -271,7 +265,6 @@ static void deterministic_mode_refuses_other_algorithms(void **state)
     (void)state;
     setenv("WEFT_DETERMINISTIC", "1", 1);
     run_ways(PROCESSES, 4, run_refused);
-    unsetenv("WEFT_DETERMINISTIC");
 }
 
 /* By the environment too: at the start or by the first call that it is about. */
@@ -286,7 +279,7 @@ static int run_contradiction(int rank, struct harness_shared *shared, void *arg)
     }
     EXPECT(status == WEFT_ERR_UNSUPPORTED || status == WEFT_ERR_INVALID);
     EXPECT(strstr(weft_error_text(), "ring") != NULL);
-    EXPECT(strstr(weft_error_text(), "WEFT_DETERMINISTIC") != NULL);
+    EXPECT(strcasestr(weft_error_text(), "deterministic") != NULL);
     weft_comm_close(comm);
     return 0;
 }
@@ -297,8 +290,6 @@ static void deterministic_mode_refuses_weft_algo_too(void **state)
     setenv("WEFT_DETERMINISTIC", "1", 1);
     setenv("WEFT_ALGO", "ring", 1);
     run_bodies(PROCESSES, 3, run_contradiction);
-    unsetenv("WEFT_DETERMINISTIC");
-    unsetenv("WEFT_ALGO");
 }
 
 /* ---- without the mode ---- */
@@ -340,8 +331,9 @@ static int run_equal(weft_comm_t comm, int rank, struct harness_shared *shared)
         }
         EXPECT_OK(weft_comm_duplicate(comm, &again));
         for (size_t i = 0; i < 4 * LENS(dtypes) && weft_comm_status(again) == WEFT_OK; i++) {
-            struct sum sum = {WEFT_ALLREDUCE, dtypes[i % LENS(dtypes)], WEFT_SUM,
-                              counts[i / LENS(dtypes)], 0, i, false};
+            struct sum sum = {
+                WEFT_ALLREDUCE, dtypes[i % LENS(dtypes)], WEFT_SUM, counts[i / LENS(dtypes)], 0, i,
+                false};
             EXPECT_PASS(
                 check_equal(again, &sum, builder != NULL ? builder->name : NULL, rank, shared));
         }
@@ -357,13 +349,26 @@ static void all_ranks_have_the_same_bits_in_any_mode(void **state)
     run_ways(PROCESSES, 8, run_equal);
 }
 
+/* After every test, also one that failed. */
+static int forget_settings(void **state)
+{
+    (void)state;
+    unsetenv("WEFT_DETERMINISTIC");
+    unsetenv("WEFT_ALGO");
+    for (size_t i = 0; i < LENS(settings); i++) {
+        unsetenv(settings[i].name);
+    }
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deterministic_bits_do_not_depend_on_paths_and_pieces),
-        cmocka_unit_test(deterministic_mode_refuses_other_algorithms),
-        cmocka_unit_test(deterministic_mode_refuses_weft_algo_too),
-        cmocka_unit_test(all_ranks_have_the_same_bits_in_any_mode),
+        cmocka_unit_test_teardown(deterministic_bits_do_not_depend_on_paths_and_pieces,
+                                  forget_settings),
+        cmocka_unit_test_teardown(deterministic_mode_refuses_other_algorithms, forget_settings),
+        cmocka_unit_test_teardown(deterministic_mode_refuses_weft_algo_too, forget_settings),
+        cmocka_unit_test_teardown(all_ranks_have_the_same_bits_in_any_mode, forget_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

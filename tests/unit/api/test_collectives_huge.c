@@ -110,8 +110,7 @@ static int gather_huge(weft_comm_t comm, int rank, struct harness_shared *shared
     EXPECT(memory != NULL);
     EXPECT_OK(weft_comm_set_timeout(comm, DEADLINE_LONG_MS));
     stamp(memory + (size_t)rank * piece, piece, (uint64_t)rank + 7);
-    EXPECT_OK(
-        weft_allgather(comm, memory + (size_t)rank * piece, memory, piece, WEFT_U8, NULL));
+    EXPECT_OK(weft_allgather(comm, memory + (size_t)rank * piece, memory, piece, WEFT_U8, NULL));
     EXPECT(is_stamped(memory, piece, 7, 7) && is_stamped(memory + piece, piece, 8, 8));
     munmap(memory, 2 * piece);
     return 0;

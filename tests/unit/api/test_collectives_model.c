@@ -83,21 +83,6 @@ static int close_members(struct program *program)
 
 /* ---- steps ---- */
 
-static int free_flight(struct program *program)
-{
-    int rank = program->rank, at = -1;
-    struct harness_shared *shared = program->shared;
-    for (int i = 0; i < FLIGHTS; i++) {
-        at = program->flights[i].is_up ? at : i;
-    }
-    if (at >= 0) {
-        return at;
-    }
-    at = flight_pick(program->flights, FLIGHTS, draw(&program->random));
-    weft_status_t status = weft_wait(&program->flights[at].request, WAIT_MS);
-    return flight_end(&program->flights[at], status, rank, shared) == 0 ? at : -1;
-}
-
 static int end_group(struct program *program)
 {
     int rank = program->rank;
@@ -113,6 +98,26 @@ static int end_group(struct program *program)
     program->group = -1;
     program->group_count = 0;
     return 0;
+}
+
+/* A place for one more: if there is none, somebody's end is waited for (those of a group have no requests
+ * of their own). */
+static int free_flight(struct program *program, int *at_p)
+{
+    int rank = program->rank;
+    struct harness_shared *shared = program->shared;
+    for (int tries = 0; tries < 2; tries++) {
+        for (int i = 0; i < FLIGHTS; i++) {
+            if (!program->flights[i].is_up) {
+                *at_p = i;
+                return 0;
+            }
+        }
+        EXPECT_PASS(end_group(program));
+    }
+    *at_p = flight_pick(program->flights, FLIGHTS, draw(&program->random));
+    weft_status_t status = weft_wait(&program->flights[*at_p].request, WAIT_MS);
+    return flight_end(&program->flights[*at_p], status, rank, shared);
 }
 
 static int run_as_op(struct flight *flight, weft_comm_t comm, int rank,
@@ -141,9 +146,9 @@ static int begin_in_group(struct program *program, int which, int at)
     }
     flight->trial.desk = &flight->desk;
     trial_prepare(&flight->trial);
-    EXPECT_PASS(trial_expect_ok(
-        &flight->trial, trial_begin(&flight->trial, program->members[which].comm, NULL), rank,
-        shared));
+    EXPECT_PASS(trial_expect_ok(&flight->trial,
+                                trial_begin(&flight->trial, program->members[which].comm, NULL),
+                                rank, shared));
     flight->is_up = true;
     program->group_flights[program->group_count++] = at;
     return 0;
@@ -183,8 +188,8 @@ static int run_step(struct program *program, uint64_t seed)
     if (is_message) {
         return pass_round(member, seed, rank, shared);
     }
-    int at = free_flight(program);
-    EXPECT(at >= 0);
+    int at = -1;
+    EXPECT_PASS(free_flight(program, &at));
     flight_draw(&program->flights[at], seed, MOST, member->me, member->ranks);
     if (program->group >= 0 || style == 0) {
         return begin_in_group(program, which, at);

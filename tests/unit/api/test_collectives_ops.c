@@ -17,7 +17,7 @@ static int make_op(struct flight *flight, uint64_t seed, weft_comm_t comm, int r
     return 0;
 }
 
-/* Other values in the same places: gaps and shifts come from the seed, so they must stay. */
+/* The inputs again, and nothing of the result before. */
 static void repaint(struct flight *flight)
 {
     trial_paint(&flight->trial, flight->desk.in, flight->desk.out, false);
@@ -35,7 +35,7 @@ static int end_op(struct flight *flight, int rank, struct harness_shared *shared
 static int run_repeats(weft_comm_t comm, int rank, struct harness_shared *shared)
 {
     for (uint64_t seed = 0; seed < 24; seed++) {
-        struct flight flight;
+        struct flight flight = {0};
         EXPECT_PASS(make_op(&flight, seed, comm, rank, shared));
         EXPECT_OK(weft_op_wait(flight.op, 0)); /* nothing runs: nothing to wait for */
         for (int round = 0; round < 8; round++) {
@@ -99,7 +99,7 @@ static void each_start_takes_the_data_of_its_moment(void **state)
 static int run_several(weft_comm_t comm, int rank, struct harness_shared *shared)
 {
     enum { COUNT = 5 };
-    struct flight ops[COUNT], calls[2];
+    struct flight ops[COUNT] = {0}, calls[2];
     for (int i = 0; i < COUNT; i++) {
         EXPECT_PASS(make_op(&ops[i], 100 + (uint64_t)i, comm, rank, shared));
     }
@@ -107,9 +107,8 @@ static int run_several(weft_comm_t comm, int rank, struct harness_shared *shared
         for (int i = 0; i < COUNT; i++) {
             repaint(&ops[i]);
             EXPECT_OK(weft_op_start(ops[i].op));
-            if (i % 3 == 0) {
-                flight_draw(&calls[i / 3], 700 + round * 2 + (uint64_t)i, 500, rank,
-                            shared->ranks);
+            if (i % 3 == 0) { /* beside ops 0 and 3 */
+                flight_draw(&calls[i / 3], 700 + round * 2 + (uint64_t)i, 500, rank, shared->ranks);
                 EXPECT_PASS(flight_begin(&calls[i / 3], comm, rank, shared));
             }
         }
@@ -136,7 +135,7 @@ static void several_operations_and_calls_may_be_in_flight(void **state)
 static int run_beside(weft_comm_t comm, int rank, struct harness_shared *shared)
 {
     for (uint64_t seed = 40; seed < 60; seed++) {
-        struct flight flight;
+        struct flight flight = {0};
         EXPECT_PASS(make_op(&flight, seed, comm, rank, shared));
         repaint(&flight);
         if ((uint64_t)rank == seed % 3) {
@@ -144,8 +143,8 @@ static int run_beside(weft_comm_t comm, int rank, struct harness_shared *shared)
             EXPECT_PASS(
                 trial_expect_ok(&flight.trial, weft_op_wait(flight.op, WAIT_MS), rank, shared));
         } else {
-            EXPECT_PASS(
-                trial_expect_ok(&flight.trial, trial_begin(&flight.trial, comm, NULL), rank, shared));
+            EXPECT_PASS(trial_expect_ok(&flight.trial, trial_begin(&flight.trial, comm, NULL), rank,
+                                        shared));
         }
         EXPECT_PASS(trial_check(&flight.trial, rank, shared));
         EXPECT_PASS(end_op(&flight, rank, shared));
@@ -173,6 +172,7 @@ static int run_busy(weft_comm_t comm, int rank, struct harness_shared *shared)
     call.out = &out;
     call.count = 1;
     EXPECT_OK(weft_op_create(comm, &call, &op));
+    EXPECT_OK(weft_barrier(comm, NULL)); /* the first one of a communicator waits for everybody */
     for (uint32_t round = 1; round <= 5; round++) {
         if (rank == 0) {
             EXPECT(harness_wait_reach(&shared->word[0], round * (uint32_t)(shared->ranks - 1),

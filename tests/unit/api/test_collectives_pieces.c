@@ -85,8 +85,8 @@ static int run_pieces_by(weft_comm_t comm, int rank, struct harness_shared *shar
             }
             EXPECT_OK(weft_comm_duplicate(comm, &sweep.comm));
             for (int k = 0; k < 4 && weft_comm_status(sweep.comm) == WEFT_OK; k++) {
-                EXPECT_PASS(
-                    run_one(&sweep, piece_colls[i], k < 2 ? 20 : 3000, weft_plan_builders[b]->name));
+                EXPECT_PASS(run_one(&sweep, piece_colls[i], k < 2 ? 20 : 3000,
+                                    weft_plan_builders[b]->name));
             }
             EXPECT_OK(weft_comm_close(sweep.comm));
         }
@@ -133,7 +133,7 @@ static int run_mixture(weft_comm_t comm, int mixture, int rank, struct harness_s
     EXPECT_PASS(sweep_open(&sweep, comm, 1, rank, shared));
     desk_close(&sweep.desk);
     pick_kinds(mixture, rank, &in, &out);
-    desk_open(&sweep.desk, 8 * 150000, in, out);
+    desk_open(&sweep.desk, (size_t)8 * 150000, in, out);
     sweep.turn = (uint64_t)mixture * 31;
     for (weft_coll_t coll = WEFT_ALLREDUCE; coll < WEFT_BARRIER; coll++) {
         for (size_t i = 0; i < LENS(counts); i++) {

@@ -20,8 +20,9 @@ static void the_default_is_no_text(void **state)
 static void what_is_printed_can_be_read(void **state)
 {
     static const char text[] =
-        "shm=120.5ns:13.25G:41ns loopback=4.1us:5.5G:2us net=1.25ms:250M:7us near=24ns far=1us "
-        "copy=9.125G reduce=800M write=3G read=999.999M memory=40.5G switch=2s oneshot=32.768K "
+        "shm=120.5ns:13.25G:41ns:1us loopback=4.1us:5.5G:2us:3us net=1.25ms:250M:7us:9us near=24ns "
+        "far=1us "
+        "copy=9.125G reduce=800M write=3G read=999.999M memory=40.5G wait=2s oneshot=32.768K "
         "oneshot_far=500";
     struct weft_plan_calibration read;
     char again[WEFT_PLAN_CALIBRATION_LEN];
@@ -31,7 +32,7 @@ static void what_is_printed_can_be_read(void **state)
     assert_true(weft_plan_calibration_parse(text, &read, &why));
     assert_true(read.shm.latency_s == 120.5 * 1e-9);
     assert_true(read.net.rate == 250e6);
-    assert_true(read.switch_s == 2);
+    assert_true(read.flag_wait_s == 2);
     assert_true(read.oneshot_max_far == 500);
     weft_plan_calibration_print(&read, again);
     assert_string_equal(again, text);
@@ -50,7 +51,7 @@ static void measured_numbers_are_rounded_once(void **state)
     calibration.reduce_rate = 1e9 / 3;
     calibration.flag_near_s = 9.999999e-7;
     weft_plan_calibration_print(&calibration, text);
-    assert_string_equal(text, "loopback=1.235us:5.5G:1.2us near=1us copy=10G reduce=333.333M");
+    assert_string_equal(text, "loopback=1.235us:5G:2.2us:4.5us near=1us copy=10G reduce=333.333M");
     assert_true(weft_plan_calibration_parse(text, &first, &why));
     weft_plan_calibration_print(&first, again);
     assert_string_equal(again, text);
@@ -73,7 +74,8 @@ static void what_is_not_understood_is_refused(void **state)
         "copy=3G,near=1us",
         "shm=1us",
         "shm=1us:2G",
-        "shm=1us:2G:3us:4",
+        "shm=1us:2G:3us",
+        "shm=1us:2G:3us:4us:5",
         "copy=3G x",
         "copy= 3G",
         "copy=nan",

@@ -24,9 +24,9 @@ static struct weft_plan_facts round_facts(uint32_t hosts, uint32_t host_ranks, u
     facts.inside = WEFT_INSIDE_TCP;
     facts.cache = 1e15;
     facts.calibration = (struct weft_plan_calibration){
-        .shm = {1e-7, 10e9, 1e-7},
-        .loopback = {10e-6, 1e9, 1e-6},
-        .net = {100e-6, 1e9, 2e-6},
+        .shm = {1e-7, 10e9, 1e-7, 1e-6},
+        .loopback = {10e-6, 1e9, 1e-6, 3e-6},
+        .net = {100e-6, 1e9, 2e-6, 3e-6},
         .flag_near_s = 1e-7,
         .flag_far_s = 1e-6,
         .copy_rate = 10e9,
@@ -34,7 +34,7 @@ static struct weft_plan_facts round_facts(uint32_t hosts, uint32_t host_ranks, u
         .slot_write_rate = 5e9,
         .slot_read_rate = 5e9,
         .memory_rate = 40e9,
-        .switch_s = 3e-6,
+        .flag_wait_s = 1e-6,
     };
     return facts;
 }

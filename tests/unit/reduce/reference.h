@@ -17,11 +17,10 @@
 
 static const char *const isas[] = {"scalar", "avx2", "avx512"};
 
-/* For each instruction set that this machine has. */
-#define FOR_EACH_ISA(isa)                                                                          \
-    for (size_t isa_at_ = 0; isa_at_ < WEFT_COUNT_OF(isas); isa_at_++)                             \
-        for (const char *isa = weft_reduce_set_isa(isas[isa_at_]) ? isas[isa_at_] : NULL; isa;     \
-             isa = NULL)
+/* What follows is done with each instruction set that this machine has. */
+#define FOR_EACH_ISA                                                                               \
+    for (size_t isa_at = 0; isa_at < WEFT_COUNT_OF(isas); isa_at++)                                \
+        if (weft_reduce_set_isa(isas[isa_at]))
 
 static inline uint64_t next_random(uint64_t *seed)
 {

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#define MOST 4200 /* elements */
+#define MOST ((size_t)4200) /* elements */
 #define GUARD ((size_t)128)
 #define SOURCES 8
 #define OUTPUTS 3
@@ -26,7 +26,7 @@ static uint64_t random_bits(weft_dtype_t dtype, uint64_t *seed)
     float f32 = (float)f64;
 
     if (bits % 4 == 0 || !is_float_dtype(dtype)) {
-        return bits >> 3;
+        return next_random(seed);
     }
     if (small_format_of(dtype)) {
         return small_narrow(small_format_of(dtype), f32);
@@ -81,7 +81,7 @@ static bool is_untouched(const uint8_t *from, const uint8_t *to)
     return true;
 }
 
-static void check_results(const struct weft_reduce *what, size_t count, const char *isa)
+static void check_results(const struct weft_reduce *what, size_t count)
 {
     size_t size = weft_dtype_size(what->dtype);
 
@@ -94,7 +94,7 @@ static void check_results(const struct weft_reduce *what, size_t count, const ch
 
             if (!is_same_element(what->dtype, got, wanted)) {
                 fail_msg("%s %s %s, %u sources: element %zu of %zu of output %u is %llx, not %llx",
-                         isa, weft_dtype_name(what->dtype), weft_redop_name(what->op),
+                         weft_reduce_isa(), weft_dtype_name(what->dtype), weft_redop_name(what->op),
                          what->sources, i, count, o, (unsigned long long)got,
                          (unsigned long long)wanted);
             }
@@ -113,7 +113,7 @@ static void check_all_ways(struct weft_reduce *what)
         uint64_t bits = expected_element(what, i);
         memcpy(expected + i * size, &bits, size);
     }
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t c = 0; c < WEFT_COUNT_OF(counts) * 2; c++) {
             size_t count = counts[c / 2];
@@ -123,7 +123,7 @@ static void check_all_ways(struct weft_reduce *what)
                 memset(results[o], 0xa5, GUARD + SHIFTS + count * size + GUARD);
             }
             weft_reduce_run(what, count);
-            check_results(what, count, isa);
+            check_results(what, count);
         }
     }
 }

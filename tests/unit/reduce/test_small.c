@@ -33,10 +33,11 @@ static uint32_t pattern_at(const struct small_format *format, const void *patter
 /* All patterns of a format, in order. */
 static size_t all_patterns(const struct small_format *format, void *patterns)
 {
+    size_t size = (size_t)format->bits / 8;
     uint32_t count = 1U << format->bits;
 
     for (uint32_t i = 0; i < count; i++) {
-        memcpy((char *)patterns + i * ((uint32_t)format->bits / 8), &i, (size_t)format->bits / 8);
+        memcpy((char *)patterns + i * size, &i, size);
     }
     return count;
 }
@@ -87,7 +88,7 @@ static void check_round_trip(const struct small_format *format)
 static void every_pattern_has_its_value(void **state)
 {
     (void)state;
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t f = 0; f < WEFT_COUNT_OF(small_formats); f++) {
             check_widened(small_format_of(small_formats[f].dtype));
@@ -98,7 +99,7 @@ static void every_pattern_has_its_value(void **state)
 static void every_pattern_comes_back(void **state)
 {
     (void)state;
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t f = 0; f < WEFT_COUNT_OF(small_formats); f++) {
             check_round_trip(small_format_of(small_formats[f].dtype));
@@ -150,7 +151,7 @@ static void check_ties(const struct small_format *format)
 static void ties_go_to_the_even_one(void **state)
 {
     (void)state;
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t f = 0; f < WEFT_COUNT_OF(small_formats); f++) {
             check_ties(small_format_of(small_formats[f].dtype));
@@ -164,7 +165,7 @@ static void random_values_go_to_the_nearest_one(void **state)
     uint64_t seed = 3;
 
     (void)state;
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t f = 0; f < WEFT_COUNT_OF(small_formats); f++) {
             for (size_t i = 0; i < WEFT_COUNT_OF(values); i++) {
@@ -197,7 +198,7 @@ static void what_is_too_large_becomes_what_the_format_has_for_it(void **state)
     };
 
     (void)state;
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t i = 0; i < WEFT_COUNT_OF(cases); i++) {
             uint32_t got = 0;
@@ -214,7 +215,7 @@ static void a_nan_keeps_what_fits_of_it(void **state)
                                     0xff812345U};
 
     (void)state;
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t i = 0; i < WEFT_COUNT_OF(nans); i++) {
             uint32_t sign = nans[i] >> 31, f16 = 0, bf16 = 0, e4m3 = 0, e5m2 = 0;
@@ -243,7 +244,7 @@ static void any_count_is_converted_and_no_more(void **state)
         values[i] = (float)i / 8 - 3;
         patterns[i] = (uint16_t)(i * 257);
     }
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t at = 0; at < WEFT_COUNT_OF(small_formats) * 70; at++) {
             const struct small_format *format = small_format_of(small_formats[at / 70].dtype);
@@ -273,7 +274,7 @@ static void flushing_denormals_changes_nothing(void **state)
     unsigned before = _mm_getcsr();
 
     _mm_setcsr(before | _MM_FLUSH_ZERO_ON | _MM_DENORMALS_ZERO_ON);
-    FOR_EACH_ISA(isa)
+    FOR_EACH_ISA
     {
         for (size_t f = 0; f < WEFT_COUNT_OF(small_formats); f++) {
             if (small_formats[f].dtype != WEFT_BF16) { /* whose denormals are f32's */
