@@ -385,17 +385,22 @@ static uint32_t sign_pieces(const struct weft_collectives *it, const weft_call_t
 }
 
 static void remember(struct weft_collectives *it, const weft_call_t *call,
-                     struct weft_exec_job *job)
+                     struct weft_comm_shape *shape)
 {
     uint32_t number = atomic_load_explicit(&it->number, memory_order_relaxed);
+    struct weft_exec_job *job = &shape->job;
     struct weft_comm_note *note = &it->notes[number % WEFT_COLLECTIVE_KEPT];
+    it->chain = (it->chain ^ shape->signature) * 0x9e3779b1u;
+    it->chain ^= it->chain >> 15;
     *note = (struct weft_comm_note){.number = number,
-                                    .signature = job->signature,
+                                    .signature = shape->signature,
+                                    .chain = it->chain,
                                     .coll = (uint8_t)call->coll,
                                     .dtype = (uint8_t)call->dtype,
                                     .op = (uint8_t)call->op,
                                     .root = (uint32_t)call->root,
                                     .count = call->count};
+    job->signature = it->chain;
     job->number = number;
     job->timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : it->comm->timeout_ms;
     atomic_store_explicit(&it->number, number + 1, memory_order_release);
@@ -447,7 +452,7 @@ static weft_status_t make_shape(struct weft_collectives *it, const weft_call_t *
 {
     weft_status_t status = weft_comm_make_job(it, call, shape);
     if (status == WEFT_OK) {
-        shape->job.signature = sign_pieces(it, call, shape->job.signature);
+        shape->signature = sign_pieces(it, call, shape->job.signature);
     } else {
         shape->is_used = false;
     }
@@ -470,7 +475,7 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
         }
     }
     weft_comm_bind_job(it, shape, call);
-    remember(it, call, &shape->job);
+    remember(it, call, shape);
     if (request_p != NULL || is_grouped(it->comm) || weft_exec_is_queued(it->exec)) {
         return begin(it, &shape->job, request_p);
     }

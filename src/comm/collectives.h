@@ -7,7 +7,7 @@
 #include "exec/exec.h"
 #include "plan/model.h"
 
-#define WEFT_COLLECTIVE_KEPT 64 /* calls that are remembered, for comparing with others' */
+#define WEFT_COLLECTIVE_KEPT 256 /* calls that are remembered, for comparing with others' */
 #define WEFT_COLLECTIVE_SHAPES 64
 #define WEFT_COLLECTIVE_CHOICES 256
 
@@ -15,6 +15,7 @@
 struct weft_comm_note {
     uint32_t number;
     uint32_t signature;
+    uint32_t chain; /* of the signatures of all calls up to this one */
     uint8_t coll, dtype, op;
     uint32_t root;
     uint64_t count;
@@ -44,6 +45,7 @@ struct weft_comm_shape {
     uint32_t root;
     size_t count;
     double scale;
+    uint32_t signature;
     struct weft_exec_job job;
     struct weft_exec_quick quick;
 };
@@ -76,6 +78,7 @@ struct weft_collectives {
     struct weft_comm_choice choices[WEFT_COLLECTIVE_CHOICES];
 
     _Atomic uint32_t number; /* of the next call; its notes are there before */
+    uint32_t chain; /* what jobs are signed with: one call that differs spoils all after it */
     struct weft_comm_note notes[WEFT_COLLECTIVE_KEPT];
     struct weft_comm_report *reports; /* [ranks], on a coordinator; owned */
     struct weft_comm_inquiry inquiry; /* on a coordinator */

@@ -3,7 +3,9 @@
  * Who waits long in a collective tells the coordinator (the lowest living rank of the communicator) and whom
  * it waits for what it called. Whoever hears of a call with its own number that differs from its own names
  * both: a mismatch. The same, when a message has another length than was expected, or lies where nobody
- * receives it: then its sender is asked for its call.
+ * receives it: then its sender is asked for its call. What a rank shows and sends is signed with the chain of
+ * all its calls, so that one that differed is found out by the next that needs the others: then the calls
+ * before it are compared.
  *
  * When somebody's time is up the coordinator asks all ranks whether they have come; those who have not, or do
  * not answer, are named. If all have, it follows the chain of who waits for whom.
@@ -17,6 +19,7 @@
 #define TEXT_LEN 400
 #define ANSWER_MS 80                      /* of an inquiry */
 #define NAMED 4                           /* ranks, at most */
+#define HISTORY 16                        /* calls that are looked at when the chains differ */
 #define RECENT (WEFT_COLLECTIVE_KEPT / 2) /* calls whose notes nobody writes to meanwhile */
 
 static void print_call(const struct weft_comm_note *note, char *text, size_t room)
@@ -52,14 +55,19 @@ void weft_comm_name_call(const weft_call_t *call, uint32_t number, char *text, s
     print_call(&note, text, room);
 }
 
-/* Of a job that is not over; so many may be begun that its note is gone. */
+static bool is_kept(const struct weft_collectives *it, const struct weft_exec_job *job)
+{
+    return atomic_load(&it->number) - job->number <= RECENT;
+}
+
+/* Of a job that is not over. So many may be begun that its note is gone: then there are words for it, but
+ * nothing to compare. */
 static struct weft_comm_note note_of(const struct weft_collectives *it,
                                      const struct weft_exec_job *job)
 {
-    const struct weft_comm_note *kept = &it->notes[job->number % WEFT_COLLECTIVE_KEPT];
     const struct weft_exec_stage *first = &job->stage[0];
-    if (it->number - job->number <= RECENT) {
-        return *kept;
+    if (is_kept(it, job)) {
+        return it->notes[job->number % WEFT_COLLECTIVE_KEPT];
     }
     return (struct weft_comm_note){.number = job->number,
                                    .signature = job->signature,
@@ -161,6 +169,7 @@ static struct weft_wire_calling calling_of(const struct weft_collectives *it,
                                       .number = note->number,
                                       .root = note->root,
                                       .signature = note->signature,
+                                      .chain = note->chain,
                                       .count = note->count};
 }
 
@@ -302,13 +311,25 @@ static void compare(struct weft_collectives *it, const struct weft_comm_note *no
     }
 }
 
+/* The calls are alike, but one before them was not. */
+static void tell_history(struct weft_collectives *it, uint32_t to, uint32_t number)
+{
+    for (uint32_t i = 1; i <= HISTORY && i <= number; i++) {
+        const struct weft_comm_note *note = own_note(it, number - i);
+        if (note != NULL) {
+            const struct weft_wire_calling calling = calling_of(it, note, WEFT_CALLING_HISTORY);
+            say(it, to, &calling);
+        }
+    }
+}
+
 static void answer_stray(struct weft_collectives *it, const struct weft_wire_calling *question)
 {
     uint32_t next = atomic_load_explicit(&it->number, memory_order_acquire);
     for (uint32_t i = 1; i <= RECENT && i <= next; i++) {
         const struct weft_comm_note *note = own_note(it, next - i);
         for (uint32_t stage = 0; note != NULL && stage < WEFT_EXEC_STAGES; stage++) {
-            if (weft_exec_tag(note->signature, note->number, stage) == question->tag) {
+            if (weft_exec_tag(note->chain, note->number, stage) == question->tag) {
                 const struct weft_wire_calling answer = calling_of(it, note, WEFT_CALLING_REPORT);
                 say(it, question->rank, &answer);
                 return;
@@ -322,6 +343,7 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
 {
     const struct weft_comm_note note = {.number = calling->number,
                                         .signature = calling->signature,
+                                        .chain = calling->chain,
                                         .coll = calling->coll,
                                         .dtype = calling->dtype,
                                         .op = calling->op,
@@ -336,6 +358,10 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
     }
     if (own != NULL && is_other(own, &note)) {
         name_mismatch(it, me, them, "");
+    } else if (calling->about == WEFT_CALLING_HISTORY) {
+        return;
+    } else if (own != NULL && own->chain != note.chain) {
+        tell_history(it, calling->rank, note.number);
     } else if (own != NULL && calling->about == WEFT_CALLING_LENGTH) {
         snprintf(more, sizeof(more), ": %llu bytes came where %llu were expected",
                  (unsigned long long)calling->came, (unsigned long long)calling->expected);
@@ -455,7 +481,9 @@ void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
     it->late = stuck->is_late ? job->number + 1 : 0;
     calling.missing = stuck->missing;
     calling.timeout_ms = stuck->timeout_ms;
-    tell(it, &calling);
+    if (is_kept(it, job)) {
+        tell(it, &calling);
+    }
 }
 
 void weft_comm_differs(void *owner, const struct weft_exec_job *job, uint32_t rank)
@@ -464,7 +492,9 @@ void weft_comm_differs(void *owner, const struct weft_exec_job *job, uint32_t ra
     const struct weft_comm_note note = note_of(it, job);
     struct weft_wire_calling calling = calling_of(it, &note, WEFT_CALLING_REPORT);
     calling.missing = rank;
-    tell(it, &calling);
+    if (is_kept(it, job)) {
+        tell(it, &calling);
+    }
 }
 
 void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, uint32_t rank,
@@ -475,9 +505,11 @@ void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, u
     struct weft_wire_calling calling = calling_of(it, &note, WEFT_CALLING_LENGTH);
     calling.came = lengths->came;
     calling.expected = lengths->expected;
-    weft_engine_lock(it->comm->job->engine);
-    say(it, rank, &calling);
-    weft_engine_unlock(it->comm->job->engine);
+    if (is_kept(it, job)) {
+        weft_engine_lock(it->comm->job->engine);
+        say(it, rank, &calling);
+        weft_engine_unlock(it->comm->job->engine);
+    }
 }
 
 void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag)

@@ -320,13 +320,14 @@ weft_status_t weft_wire_dialling_decode(const void *bytes, size_t len,
 
 /* ---- what a rank called, when a collective does not go on (calling.c) ---- */
 #define WEFT_WIRE_CALLING_KIND 0xc0 /* its first byte: no call for a lane begins so */
-#define WEFT_WIRE_CALLING_LEN 72
+#define WEFT_WIRE_CALLING_LEN 80
 enum weft_wire_calling_about {
     WEFT_CALLING_REPORT, /* this I called, and I wait (or: I was asked) */
     WEFT_CALLING_LATE,   /* the same, and my time is up */
     WEFT_CALLING_LENGTH, /* the same, and what you sent has another length than I expected */
     WEFT_CALLING_WHERE,  /* have you made call `number`? Then report it to me */
     WEFT_CALLING_STRAY,  /* a message of yours with `tag` lies here: report its call to me */
+    WEFT_CALLING_HISTORY, /* this I called, long ago */
     WEFT_CALLING_ABOUTS
 };
 struct weft_wire_calling {
@@ -339,6 +340,7 @@ struct weft_wire_calling {
     uint32_t tag; /* STRAY */
     uint64_t count, timeout_ms;
     uint64_t came, expected; /* LENGTH: bytes */
+    uint32_t chain;          /* of the signatures of all calls up to this one */
 };
 void weft_wire_calling_encode(const struct weft_wire_calling *calling,
                               uint8_t out[WEFT_WIRE_CALLING_LEN]);

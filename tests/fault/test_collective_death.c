@@ -102,8 +102,9 @@ static void check(struct plan plan)
 {
     char deed[128], what[192];
     struct harness *harness = harness_start(plan.ranks, body, &plan);
-    struct messages_verdict verdict = {WEFT_ERR_PEER, plan.victim, weft_coll_name(plan.deed.coll),
-                                       0};
+    /* In a group a barrier follows the call, and may be what stands. */
+    const char *word = plan.deed.manner == MANNER_GROUP ? " #" : weft_coll_name(plan.deed.coll);
+    struct messages_verdict verdict = {WEFT_ERR_PEER, plan.victim, word, 0};
     deed_describe(&plan.deed, plan.path, deed, sizeof(deed));
     snprintf(what, sizeof(what), "%s, rank %d of %d %s", deed, plan.victim, plan.ranks,
              plan.is_absent ? "outside" : "inside");
@@ -230,8 +231,8 @@ static int half_body(int rank, struct harness_shared *shared, void *arg)
     int rounds = 0;
     weft_status_t status =
         messages_join(rank, shared, parting.path, MESSAGES_TIMEOUT_MS, &parting.job);
-    status = status == WEFT_OK ? weft_comm_split(parting.job, rank / 2, rank, &parting.half)
-                               : status;
+    status =
+        status == WEFT_OK ? weft_comm_split(parting.job, rank / 2, rank, &parting.half) : status;
     status = status == WEFT_OK ? weft_barrier(parting.half, NULL) : status;
     if (status != WEFT_OK) {
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());

@@ -66,9 +66,9 @@ static weft_status_t call_both(weft_comm_t comm, const struct plan *plan, bool i
 {
     weft_request_t requests[2] = {NULL, NULL};
     weft_status_t status = begin(comm, is_odd ? &plan->odd : &plan->usual, data, &requests[0]);
-    status = status == WEFT_OK ? begin(comm, is_odd ? &plan->usual : &plan->odd, data + 2 * MOST,
-                                       &requests[1])
-                               : status;
+    status = status == WEFT_OK
+                 ? begin(comm, is_odd ? &plan->usual : &plan->odd, data + 2 * MOST, &requests[1])
+                 : status;
     weft_status_t end = weft_wait_all(requests, 2, WEFT_NO_LIMIT);
     return status != WEFT_OK ? status : end;
 }
@@ -83,7 +83,8 @@ static weft_status_t call_until_it_fails(weft_comm_t comm, const struct plan *pl
     for (int i = 0; status == WEFT_OK && i < 3; i++) {
         status = weft_barrier(comm, NULL); /* its part was done without the others */
     }
-    return status;
+    /* And so were these: then the communicator hears of it. */
+    return status == WEFT_OK ? messages_final_status(comm) : status;
 }
 
 /* Mine is after those of others, or before. */
@@ -120,13 +121,13 @@ static int body(int rank, struct harness_shared *shared, void *arg)
 
 static void describe(const struct plan *plan, char *text, size_t room)
 {
-    snprintf(text, room, "%s %s %s of %zu, root %d against %s %s %s of %zu, root %d of rank %d, %s%s",
-             weft_coll_name(plan->usual.coll), weft_dtype_name(plan->usual.dtype),
-             weft_redop_name(plan->usual.op), plan->usual.count, plan->usual.root,
-             weft_coll_name(plan->odd.coll), weft_dtype_name(plan->odd.dtype),
-             weft_redop_name(plan->odd.op), plan->odd.count, plan->odd.root, plan->odd_rank,
-             plan->is_odd_first ? "which comes first, over " : "which comes last, over ",
-             plan->path);
+    snprintf(
+        text, room, "%s %s %s of %zu, root %d against %s %s %s of %zu, root %d of rank %d, %s%s",
+        weft_coll_name(plan->usual.coll), weft_dtype_name(plan->usual.dtype),
+        weft_redop_name(plan->usual.op), plan->usual.count, plan->usual.root,
+        weft_coll_name(plan->odd.coll), weft_dtype_name(plan->odd.dtype),
+        weft_redop_name(plan->odd.op), plan->odd.count, plan->odd.root, plan->odd_rank,
+        plan->is_odd_first ? "which comes first, over " : "which comes last, over ", plan->path);
 }
 
 static void judge(struct harness *harness, const struct plan *plan, uint64_t since_ns)
@@ -207,7 +208,8 @@ static void different_counts(void **state)
     (void)state;
     for (weft_coll_t coll = WEFT_ALLREDUCE; coll < WEFT_BARRIER; coll++) {
         size_t i = (size_t)coll % 4, pieces = coll == WEFT_ALLREDUCE ? 1 : 4;
-        struct call usual = {coll, counts[i][0] / pieces + 1, WEFT_F32, WEFT_SUM, 1, {0}}, odd = usual;
+        struct call usual = {coll, counts[i][0] / pieces + 1, WEFT_F32, WEFT_SUM, 1, {0}},
+                    odd = usual;
         char one[32], other[32];
         odd.count = counts[i][1] / pieces + 3;
         snprintf(one, sizeof(one), "%zu", usual.count);
@@ -220,7 +222,8 @@ static void different_dtypes(void **state)
 {
     (void)state;
     for (weft_coll_t coll = WEFT_ALLREDUCE; coll < WEFT_BARRIER; coll++) {
-        struct call usual = {coll, coll % 2 == 0 ? 10 : 40000, WEFT_F32, WEFT_SUM, 0, {0}}, odd = usual;
+        struct call usual = {coll, coll % 2 == 0 ? 10 : 40000, WEFT_F32, WEFT_SUM, 0, {0}},
+                    odd = usual;
         odd.dtype = WEFT_I32; /* as long: no length gives it away */
         check_both(usual, odd, WORDS(weft_coll_name(coll), "f32", "i32"));
     }
@@ -242,7 +245,8 @@ static void different_roots(void **state)
     static const weft_coll_t colls[] = {WEFT_BROADCAST, WEFT_REDUCE, WEFT_GATHER, WEFT_SCATTER};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        struct call usual = {colls[i], i % 2 == 0 ? 9 : 50000, WEFT_I32, WEFT_SUM, 1, {0}}, odd = usual;
+        struct call usual = {colls[i], i % 2 == 0 ? 9 : 50000, WEFT_I32, WEFT_SUM, 1, {0}},
+                    odd = usual;
         odd.root = 2;
         check_both(usual, odd, WORDS(weft_coll_name(colls[i]), "1", "2"));
     }
@@ -301,14 +305,10 @@ static void far_away_ranks_hear_it_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(different_collectives),
-        cmocka_unit_test(different_counts),
-        cmocka_unit_test(different_dtypes),
-        cmocka_unit_test(different_ops),
-        cmocka_unit_test(different_roots),
-        cmocka_unit_test(different_pieces),
-        cmocka_unit_test(different_orders),
-        cmocka_unit_test(far_away_ranks_hear_it_too),
+        cmocka_unit_test(different_collectives), cmocka_unit_test(different_counts),
+        cmocka_unit_test(different_dtypes),      cmocka_unit_test(different_ops),
+        cmocka_unit_test(different_roots),       cmocka_unit_test(different_pieces),
+        cmocka_unit_test(different_orders),      cmocka_unit_test(far_away_ranks_hear_it_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
