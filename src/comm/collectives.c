@@ -329,6 +329,7 @@ static weft_status_t set_up(struct weft_comm *comm)
         return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives");
     }
     it->comm = comm;
+    it->algorithm = "";
     weft_list_open(&it->node);
     weft_comm_reports_open(it);
     status = find_local(it);
@@ -364,6 +365,11 @@ void weft_comm_collectives_end(struct weft_comm *comm)
 uint64_t weft_comm_moved(const struct weft_comm *comm)
 {
     return comm->collectives != NULL ? weft_exec_moved(comm->collectives->exec) : 0;
+}
+
+const char *weft_comm_algorithm(const struct weft_comm *comm)
+{
+    return comm->collectives != NULL ? comm->collectives->algorithm : "";
 }
 
 /* ---- a call ---- */
@@ -493,6 +499,7 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
         }
     }
     weft_comm_bind_job(it, shape, call);
+    it->algorithm = shape->algorithm;
     remember(it, call, shape);
     if (request_p != NULL || is_grouped(it->comm) || weft_exec_is_queued(it->exec)) {
         return begin(it, &shape->job, request_p);

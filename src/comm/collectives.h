@@ -46,6 +46,7 @@ struct weft_comm_shape {
     size_t count;
     double scale;
     uint32_t signature;
+    const char *algorithm; /* static */
     struct weft_exec_job job;
     struct weft_exec_quick quick;
 };
@@ -73,6 +74,7 @@ struct weft_collectives {
     void *board_memory;               /* ours, of weft_mem_alloc(); NULL: another's */
     struct weft_mem_mapping *mapping; /* another's; NULL: ours */
 
+    const char *algorithm;        /* of the latest call; static */
     struct weft_plan_facts facts; /* the same on all ranks */
     uint32_t *host_of;            /* owned */
     struct weft_comm_choice choices[WEFT_COLLECTIVE_CHOICES];
