@@ -322,11 +322,11 @@ weft_status_t weft_wire_dialling_decode(const void *bytes, size_t len,
 #define WEFT_WIRE_CALLING_KIND 0xc0 /* its first byte: no call for a lane begins so */
 #define WEFT_WIRE_CALLING_LEN 80
 enum weft_wire_calling_about {
-    WEFT_CALLING_REPORT, /* this I called, and I wait (or: I was asked) */
-    WEFT_CALLING_LATE,   /* the same, and my time is up */
-    WEFT_CALLING_LENGTH, /* the same, and what you sent has another length than I expected */
-    WEFT_CALLING_WHERE,  /* have you made call `number`? Then report it to me */
-    WEFT_CALLING_STRAY,  /* a message of yours with `tag` lies here: report its call to me */
+    WEFT_CALLING_REPORT,  /* this I called, and I wait (or: I was asked) */
+    WEFT_CALLING_LATE,    /* the same, and my time is up */
+    WEFT_CALLING_LENGTH,  /* the same, and what you sent has another length than I expected */
+    WEFT_CALLING_WHERE,   /* have you made call `number`? Then report it to me */
+    WEFT_CALLING_STRAY,   /* a message of yours with `tag` lies here: report its call to me */
     WEFT_CALLING_HISTORY, /* this I called, long ago */
     WEFT_CALLING_ABOUTS
 };
