@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * weft_alloc: regions that users have, found again by any address in them. Sorted by address in one
- * array under a rwlock: looked up once per long message, changed hardly ever.
+ * array under a lock: looked up once per long message, changed hardly ever. (Not a rwlock: who has taken
+ * one for writing and forks cannot give it back in the child, where its thread has another id.)
  *
  * Who frees an allocation takes it out of the array first, so that nobody finds it any more, then
  * tells the watchers, then unmaps. No lock is held while a watcher runs: it may free, watch and
@@ -25,7 +26,7 @@ struct allocation {
     uint64_t id;
 };
 
-static pthread_rwlock_t table_lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *table; /* owned; sorted by region.base */
 static size_t table_count, table_room;
 static uint64_t latest_id;
@@ -47,20 +48,20 @@ static struct weft_list tellings = {&tellings, &tellings};
 static void before_fork(void)
 {
     pthread_mutex_lock(&watch_lock);
-    pthread_rwlock_wrlock(&table_lock);
+    pthread_mutex_lock(&table_lock);
 }
 
 static void in_parent(void)
 {
-    pthread_rwlock_unlock(&table_lock);
+    pthread_mutex_unlock(&table_lock);
     pthread_mutex_unlock(&watch_lock);
 }
 
-/* Made anew, not unlocked: they remember threads that do not exist here. */
 static void in_child(void)
 {
-    table_lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
-    watch_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_unlock(&table_lock);
+    pthread_mutex_unlock(&watch_lock);
+    /* Made anew: it remembers threads that wait in the parent. */
     watch_done = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     weft_list_open(&watchers);
     weft_list_open(&tellings);
@@ -125,7 +126,7 @@ static bool insert(const struct weft_mem_region *region)
 {
     bool has_room;
 
-    pthread_rwlock_wrlock(&table_lock);
+    pthread_mutex_lock(&table_lock);
     has_room = make_room();
     if (has_room) {
         size_t at = count_upto(region->base);
@@ -134,7 +135,7 @@ static bool insert(const struct weft_mem_region *region)
         table[at] = (struct allocation){.region = *region, .id = ++latest_id};
         table_count++;
     }
-    pthread_rwlock_unlock(&table_lock);
+    pthread_mutex_unlock(&table_lock);
     return has_room;
 }
 
@@ -143,7 +144,7 @@ static bool take_out(const void *memory, struct allocation *allocation_p)
     bool is_ours;
     size_t at;
 
-    pthread_rwlock_wrlock(&table_lock);
+    pthread_mutex_lock(&table_lock);
     at = count_upto(memory);
     is_ours = at > 0 && table[at - 1].region.base == memory;
     if (is_ours) {
@@ -156,7 +157,7 @@ static bool take_out(const void *memory, struct allocation *allocation_p)
             table_room = 0;
         }
     }
-    pthread_rwlock_unlock(&table_lock);
+    pthread_mutex_unlock(&table_lock);
     return is_ours;
 }
 
@@ -229,7 +230,7 @@ bool weft_mem_find(const void *address, size_t len, struct weft_mem_place *place
     bool is_found = false;
     size_t at;
 
-    pthread_rwlock_rdlock(&table_lock);
+    pthread_mutex_lock(&table_lock);
     at = count_upto(address);
     if (at > 0) {
         const struct allocation *allocation = &table[at - 1];
@@ -240,7 +241,7 @@ bool weft_mem_find(const void *address, size_t len, struct weft_mem_place *place
             *place_p = place_in(allocation, offset);
         }
     }
-    pthread_rwlock_unlock(&table_lock);
+    pthread_mutex_unlock(&table_lock);
     return is_found;
 }
 
@@ -249,14 +250,14 @@ bool weft_mem_find_id(uint64_t id, struct weft_mem_place *place_p)
 {
     bool is_found = false;
 
-    pthread_rwlock_rdlock(&table_lock);
+    pthread_mutex_lock(&table_lock);
     for (size_t i = 0; i < table_count && !is_found; i++) {
         is_found = table[i].id == id;
         if (is_found) {
             *place_p = place_in(&table[i], 0);
         }
     }
-    pthread_rwlock_unlock(&table_lock);
+    pthread_mutex_unlock(&table_lock);
     return is_found;
 }
 

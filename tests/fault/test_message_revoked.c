@@ -13,9 +13,9 @@
 
 #include "fault/messages.h"
 
-#define LEN ((size_t)48 << 20)
+#define LEN (((size_t)48 << 20) / JOB_SLOWNESS) /* several go within the deadline */
 #define TAG 1
-#define TIMEOUT_MS 300
+#define TIMEOUT_MS (500 * JOB_SLOWNESS)
 #define ATTEMPTS 4
 
 #define ROUNDS 0

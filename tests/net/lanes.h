@@ -46,6 +46,7 @@ double lanes_now_s(void);
 /* Whether stdin has ended: no further round. */
 bool lanes_is_over(void);
 void *lanes_allocate(size_t len); /* zeroed; ends the process when there is none */
+void lanes_free_all(void);        /* when no traffic runs any more */
 
 void lanes_print_failure(const char *name, const char *call, weft_status_t status);
 /* Says a failure, the traffic's first only. */

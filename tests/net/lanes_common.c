@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,14 +179,25 @@ void lanes_check_again(const struct traffic *traffic, struct piece *piece)
     piece->stamp = 0;
 }
 
+static void *allocated[256];
+static _Atomic unsigned allocated_count;
+
 void *lanes_allocate(size_t len)
 {
     void *memory = calloc(1, len);
-    if (memory == NULL) {
+    unsigned at = atomic_fetch_add(&allocated_count, 1);
+    if (memory == NULL || at >= sizeof(allocated) / sizeof(allocated[0])) {
         fprintf(stderr, "out of memory\n");
         _exit(2);
     }
-    return memory;
+    return allocated[at] = memory;
+}
+
+void lanes_free_all(void)
+{
+    for (unsigned i = atomic_load(&allocated_count); i-- > 0;) {
+        free(allocated[i]);
+    }
 }
 
 void lanes_check_number(const struct traffic *traffic, const char *what, uint64_t is,

@@ -6,7 +6,6 @@
  */
 #include "lanes.h"
 
-#include <stdlib.h>
 
 #define SLOTS 8
 #define SLOT_LEN (4 * MIB) /* keeps four NICs busy */
@@ -116,9 +115,6 @@ static void put_all(struct traffic *traffic, const weft_mem_t *mem)
     }
     for (int i = 0; is_going && i < (token.round >= 2 ? 2 : 1); i++) {
         is_going = receive_words(traffic, &answer, sizeof(answer));
-    }
-    if (is_going) {
-        free(data);
     }
 }
 

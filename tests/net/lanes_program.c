@@ -103,5 +103,6 @@ int main(int argc, char **argv)
         lanes_print_stats(&traffics[i], "done", traffics[i].began_s);
     }
     weft_comm_close(comm);
+    lanes_free_all();
     return is_good ? 0 : 1;
 }

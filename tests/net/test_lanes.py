@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """All NICs between two hosts at once: how fast, in which shares, with which settings."""
 import time
+import unittest
 
 import ranks
-from lanes import IS_LONG, LanesCase, only_long, pause
+from lanes import IS_LONG, IS_SLOW, LanesCase, only_long, pause
 
 PAYLOAD = 0.95  # of a rate: what headers leave (docs/lab.md)
 TRIES = 4
 
 
+@unittest.skipIf(IS_SLOW, "an optimised build is measured")
 class Rates(LanesCase):
     """Other work on the machine makes a transfer slower, never quicker: the best of a few counts."""
 
@@ -83,15 +85,13 @@ class Settings(LanesCase):
         return [ends.count(self.lab.address(1, nic)) for nic in range(self.NICS)]
 
     def check_setting(self, **variables):
-        before = self.carried()
         job = self.job("long", "short", "put", "get", "signal", **variables)
-        pause(0.3)
+        self.await_bytes(range(self.NICS), "bytes over all NICs")
+        pause(0.3)  # for a round of each kind
         lanes = self.lanes_of(job)
         done = self.finish(job)
         self.assertEqual(len(done), 10, self.story(job))
         self.assertTrue(all(event["bytes"] > 0 for event in done.values()), done)
-        used = [b - a for a, b in zip(before, self.carried())]
-        self.assertGreater(min(used), 1_000_000, used)
         for process in job:
             self.assertNotIn("given up", process.stderr, self.story(job))
         return lanes
