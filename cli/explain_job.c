@@ -10,6 +10,8 @@
 
 #define RANKS_MAX 100000000
 #define GBIT 1.25e8 /* bytes per second */
+#define PAYLOAD                                                                                    \
+    0.956 /* of a frame of 1514 bytes, TCP's and IP's headers and time stamps taken off */
 
 static bool complain(char why[EXPLAIN_WHY_LEN], const char *fmt, ...) WEFT_PRINTF(2, 3);
 static bool complain(char why[EXPLAIN_WHY_LEN], const char *fmt, ...)
@@ -200,7 +202,7 @@ static void describe(const struct explain_wish *wish, const struct spec *spec,
     facts->inside = path != NULL && strcmp(path, "tcp") == 0 ? WEFT_INSIDE_TCP : WEFT_INSIDE_SHM;
     facts->cores = cores > 0 ? (uint32_t)cores : facts->cores;
     facts->nics = spec->nics > 0 ? (uint32_t)spec->nics : 1;
-    facts->nic_rate = spec->rate > 0 ? spec->rate : 0;
+    facts->nic_rate = spec->rate > 0 ? spec->rate * PAYLOAD : 0;
     facts->is_far = wish->is_far;
     if (spec->latency_s >= 0) {
         facts->calibration.net.latency_s = spec->latency_s;
@@ -243,7 +245,7 @@ const char *weft_explain_where(const struct weft_plan_facts *facts, char text[EX
 
     if (facts->hosts > 1 && facts->nic_rate > 0) {
         snprintf(net, sizeof(net), ", %u NIC%s of %.4g Gbit/s, %s", facts->nics,
-                 facts->nics == 1 ? "" : "s", facts->nic_rate / GBIT,
+                 facts->nics == 1 ? "" : "s", facts->nic_rate / PAYLOAD / GBIT,
                  weft_explain_time(facts->calibration.net.latency_s, time));
     } else if (facts->hosts > 1) {
         snprintf(net, sizeof(net), ", network as fast as its ranks, %s",
@@ -264,7 +266,7 @@ void weft_explain_topology_json(struct weft_cli_json *json, const struct weft_pl
     weft_cli_json_int(json, "cores", facts->cores);
     weft_cli_json_text(json, "path", facts->inside == WEFT_INSIDE_SHM ? "shm" : "tcp");
     weft_cli_json_int(json, "nics", facts->nics);
-    weft_cli_json_real(json, "rate_gbit", facts->nic_rate / GBIT);
+    weft_cli_json_real(json, "rate_gbit", facts->nic_rate / PAYLOAD / GBIT);
     weft_cli_json_real(json, "latency_us", facts->calibration.net.latency_s * 1e6);
     weft_cli_json_end(json);
 }

@@ -38,7 +38,7 @@ static const struct weft_cli_command command = {
                "Alone it measures between two ranks of this host, over loopback; under a launcher "
                "with two\n"
                "ranks, between their hosts, and each host gets its profile.",
-    .usage = "[p2p] [options]",
+    .usage = "[p2p] [options], or: weft tune collectives [options]",
     .options = options,
     .examples = {"srun -N 2 -n 2 weft tune", "weft lab --nics 4 -- weft tune --output lab.profile"},
 };
@@ -223,12 +223,16 @@ int weft_cli_tune(int argc, char **argv)
 {
     struct tune_pair_spec spec = {.inflight = INFLIGHT};
     char why[TUNE_TEXT_LEN];
+    if (argc > 1 && strcmp(argv[1], "collectives") == 0) {
+        return weft_cli_tune_collectives(argc - 1, argv + 1);
+    }
     int rest, status = weft_cli_parse(&command, argc, argv, &rest);
     if (status >= 0) {
         return status;
     }
     if (rest < argc && strcmp(argv[rest], "p2p") != 0) {
-        return weft_cli_usage_error(&command, "\"%s\" cannot be tuned: p2p can", argv[rest]);
+        return weft_cli_usage_error(&command, "\"%s\" cannot be tuned: p2p and collectives can",
+                                    argv[rest]);
     }
     if (argc - rest > 1) {
         return weft_cli_usage_error(&command, "one word at most, not \"%s\" too", argv[rest + 1]);

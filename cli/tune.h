@@ -9,6 +9,8 @@
 
 #include "cli.h"
 
+int weft_cli_tune_collectives(int argc, char **argv); /* tune_coll.c */
+
 /* ---- settings ---- */
 
 enum tune_axis { TUNE_WINDOW, TUNE_CHUNK, TUNE_LANES, TUNE_STRATEGY, TUNE_AXES };

@@ -14,6 +14,7 @@
 #include <string.h>
 
 struct chooser {
+    struct weft_plan_facts facts;
     struct weft_choose ask; /* what choose_try.c needs */
     const char *name;       /* asked for by WEFT_ALGO, or "" */
     struct weft_plan plan;  /* the chosen one */
@@ -249,13 +250,12 @@ static bool is_host_by_host(const struct weft_plan_facts *facts)
 
 static weft_status_t choose(struct chooser *chooser)
 {
-    struct weft_plan_facts facts = *chooser->ask.facts;
     weft_status_t status;
 
-    if (facts.host_of != NULL && is_host_by_host(&facts)) {
-        facts.host_of = NULL;
+    if (chooser->facts.host_of != NULL && is_host_by_host(&chooser->facts)) {
+        chooser->facts.host_of = NULL;
     }
-    chooser->ask.facts = &facts;
+    chooser->ask.facts = &chooser->facts;
     chooser->ask.sim = weft_plan_sim_open();
     if (chooser->ask.sim == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory to choose a plan in");
@@ -271,8 +271,8 @@ static weft_status_t choose(struct chooser *chooser)
 weft_status_t weft_plan_choose(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask,
                                struct weft_plan *plan_p, struct weft_plan_choice *why_p)
 {
-    struct chooser chooser = {.ask = {.facts = facts, .ask = ask, .is_timed = why_p != NULL},
-                              .all = why_p};
+    struct chooser chooser = {
+        .facts = *facts, .ask = {.ask = ask, .is_timed = why_p != NULL}, .all = why_p};
     weft_status_t status = choose(&chooser);
 
     if (status == WEFT_OK) {
@@ -285,7 +285,7 @@ weft_status_t weft_plan_predict(const struct weft_plan_facts *facts,
                                 const struct weft_plan_ask *ask, struct weft_plan *plan_p,
                                 double *time_s_p)
 {
-    struct chooser chooser = {.ask = {.facts = facts, .ask = ask, .is_timed = true}};
+    struct chooser chooser = {.facts = *facts, .ask = {.ask = ask, .is_timed = true}};
     weft_status_t status = choose(&chooser);
 
     if (status == WEFT_OK) {

@@ -7,7 +7,7 @@
  */
 #include "plan/choose.h"
 
-#define STEPS_MAX 12000
+#define STEPS_MAX UINT64_C(12000)
 #define SEGMENTS_RUN 12
 #define HALVINGS_MAX 24
 #define RANKS_LOOKED_AT 5
@@ -176,13 +176,13 @@ static uint32_t count_halvings(const struct prediction *it)
     struct smaller smaller;
     uint32_t halvings = 0;
 
-    if (count_steps(it) <= STEPS_MAX) {
+    if (count_steps(it) <= (double)STEPS_MAX) {
         return 0;
     }
     do {
         halvings++;
     } while (halvings < HALVINGS_MAX && make_smaller(it, halvings, &smaller) &&
-             count_steps(&smaller.it) > STEPS_MAX);
+             count_steps(&smaller.it) > (double)STEPS_MAX);
     return halvings;
 }
 

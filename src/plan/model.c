@@ -3,13 +3,11 @@
 #include "plan/model.h"
 
 #define LAST_LEVEL_CACHE (32.0 * 1024 * 1024)
-#define SLOT_ROOM_MAX (4.0 * 1024 * 1024)
+#define SLOT_ROOM (4.0 * 1024 * 1024)
 #define EAGER_MAX (64.0 * 1024)
 
 void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_facts *facts_p)
 {
-    double room = LAST_LEVEL_CACHE / 2 / ranks;
-
     *facts_p = (struct weft_plan_facts){
         .ranks = ranks,
         .hosts = 1,
@@ -19,7 +17,7 @@ void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_fa
         .composed = 1u << WEFT_ALLREDUCE,
         .nics = 1,
         .cache = LAST_LEVEL_CACHE,
-        .slot_room = room < SLOT_ROOM_MAX ? room : SLOT_ROOM_MAX,
+        .slot_room = SLOT_ROOM,
         .eager_max = EAGER_MAX,
     };
     weft_plan_calibration_default(&facts_p->calibration);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the model run: sim.c (ranks and their clocks), sim_message.c (messages), sim_classes.c
- * (which ranks need not be run), sim_costs.c (how long a step keeps a core busy).
+ * Inside of the model run: sim.c (ranks and their clocks), sim_message.c, sim_flags.c (shared memory),
+ * sim_classes.c (which ranks need not be run), sim_costs.c (how long a step keeps a core busy).
  */
 #ifndef WEFT_PLAN_SIM_H
 #define WEFT_PLAN_SIM_H
@@ -123,6 +123,11 @@ void weft_sim_wake(struct weft_plan_sim *sim, uint32_t actor, double time);
 /* The actor's past is now that of another: it could not go on before. */
 uint32_t weft_sim_hop(struct weft_plan_sim *sim, uint32_t parent, uint32_t offset, uint32_t round,
                       double time_s);
+
+/* ---- sim_flags.c ---- */
+void weft_sim_show(struct weft_plan_sim *sim, uint32_t number, uint32_t value);
+/* false: blocked, or to be tried again at the actor's clock. */
+bool weft_sim_await(struct weft_plan_sim *sim, uint32_t number, const struct weft_plan_step *step);
 
 /* ---- sim_message.c ---- */
 void weft_sim_send(struct weft_plan_sim *sim, uint32_t actor, uint32_t peer, double bytes);

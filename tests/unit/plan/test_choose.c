@@ -118,7 +118,8 @@ static void slots_always_fit_their_room(void **state)
     for (uint32_t ranks = 2; ranks <= 65; ranks += 7) {
         struct weft_plan_facts facts = facts_of(1, ranks, 2, WEFT_INSIDE_SHM);
         facts.slot_room = 65536;
-        for (double bytes = 1; bytes < 1e10; bytes *= 7) {
+        for (uint64_t size = 1; size < UINT64_C(10000000000); size *= 7) {
+            double bytes = (double)size;
             for (unsigned coll = 0; coll < WEFT_COLLS; coll++) {
                 struct weft_plan_ask ask = ask_for((weft_coll_t)coll, bytes);
                 struct weft_plan plan;
@@ -343,7 +344,8 @@ static void more_bytes_never_take_less_time(void **state)
                 ((*at)->traits & WEFT_PLAN_SHARED) != 0) {
                 continue;
             }
-            for (ask.bytes = 0; ask.bytes < 1e9; ask.bytes = ask.bytes * 3 + 8) {
+            for (uint64_t size = 0; size < 1000000000; size = size * 3 + 8) {
+                ask.bytes = (double)size;
                 assert_int_equal(weft_plan_predict(&facts, &ask, &plan, &now), WEFT_OK);
                 if (now < before * 0.999) { /* another number of segments may cost a little */
                     fail_msg("%s by %s of %g bytes: %g after %g", weft_coll_name(ask.coll),
@@ -403,7 +405,8 @@ static void sizes_of_a_bucket_are_near_each_other(void **state)
 {
     (void)state;
     assert_int_equal(weft_plan_bucket(0), 0);
-    for (double bytes = 1; bytes < 1e12; bytes *= 1.01) {
+    for (uint64_t size = 100; size < UINT64_C(1000000000000); size = size * 101 / 100 + 1) {
+        double bytes = (double)size;
         uint32_t bucket = weft_plan_bucket(bytes);
         assert_true(bucket < 256);
         assert_true(weft_plan_bucket(bytes * 1.3) > bucket);

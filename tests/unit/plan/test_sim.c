@@ -167,7 +167,8 @@ static void one_rank_per_class_gives_the_full_answer(void **state)
             if (is_shared && facts.hosts > 1) {
                 continue;
             }
-            for (double bytes = 64; bytes < 1e8; bytes *= 1000) {
+            for (uint64_t size = 64; size < 100000000; size *= 1000) {
+                double bytes = (double)size;
                 struct weft_plan_cost full =
                     run_plan(&facts, all[i].builder, all[i].coll, bytes, true);
                 struct weft_plan_cost part =
@@ -199,7 +200,8 @@ static void more_bytes_never_take_less_time(void **state)
         struct weft_plan_facts facts = round_facts(4, 4, 2);
         double before = 0;
         facts.eager_max = 1e12; /* where the receive begins to be waited for, time jumps */
-        for (double bytes = 0; bytes < 1e9; bytes = bytes * 1.5 + 8) {
+        for (uint64_t size = 0; size < 1000000000; size = size * 3 / 2 + 8) {
+            double bytes = (double)size;
             double now = run_plan(&facts, all[i].builder, all[i].coll, bytes, false).time_s;
             assert_true(now >= before);
             before = now;
@@ -306,7 +308,7 @@ static void a_hundred_thousand_ranks_are_quick(void **state)
     /* every rank passes on all pieces but its own */
     NEAR(cost.total_inside + cost.total_between, 1e9 * 99999);
     NEAR(cost.total_between, 1e9 / 1e5 * 99999 * 12500);
-    assert_true(cost.steps < 8 * 5 * 100000);
+    assert_true(cost.steps < 4000000);
 }
 
 int main(void)
