@@ -344,12 +344,72 @@ static void all_ranks_have_the_same_bits_in_any_mode(void **state)
     run_ways(PROCESSES, 8, run_equal);
 }
 
+/* ---- between the hops ---- */
+
+/* 2048 + 1 is 2048 in f16, and stays so however often; in f32 all the ones count. */
+static int check_wide(weft_comm_t comm, weft_dtype_t dtype, const char *algorithm, int rank,
+                      struct harness_shared *shared)
+{
+    enum { COUNT = 700 };
+    uint8_t in[COUNT * 2], out[COUNT * 2];
+    double large = ldexp(1, values_format(dtype).mantissa + 1), want = large + shared->ranks - 1;
+    size_t size = weft_dtype_size(dtype);
+    weft_call_t call = WEFT_CALL_INIT;
+    weft_status_t status;
+    for (size_t i = 0; i < COUNT; i++) {
+        bool is_large = i % (size_t)shared->ranks == (size_t)rank;
+        values_store(dtype, values_encode(dtype, is_large ? large : 1), in + i * size);
+    }
+    call.coll = WEFT_ALLREDUCE;
+    call.dtype = dtype;
+    call.in = in;
+    call.out = out;
+    call.count = COUNT;
+    call.algorithm = algorithm;
+    status = weft_collective(comm, &call, NULL);
+    if (status == WEFT_ERR_UNSUPPORTED) {
+        return 0;
+    }
+    EXPECT_OK(status);
+    for (size_t i = 0; i < COUNT; i++) {
+        double got = values_decode(dtype, values_load(dtype, out + i * size));
+        if (got != values_decode(dtype, values_encode(dtype, want))) {
+            return harness_say(shared, rank, FAILED, "%s by %s: element %zu is %g, not %g",
+                               weft_dtype_name(dtype), algorithm, i, got, want);
+        }
+    }
+    return 0;
+}
+
+static int run_wide(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_F16, WEFT_BF16, WEFT_F8E4M3, WEFT_F8E5M2};
+    for (size_t b = 0; weft_plan_builders[b] != NULL; b++) {
+        for (size_t i = 0; i < LENS(dtypes); i++) {
+            if ((weft_plan_builders[b]->colls >> WEFT_ALLREDUCE & 1) != 0) {
+                EXPECT_PASS(check_wide(comm, dtypes[i], weft_plan_builders[b]->name, rank, shared));
+            }
+        }
+    }
+    return 0;
+}
+
+static void weft_acc_keeps_small_floats_wide_between_the_hops(void **state)
+{
+    (void)state;
+    setenv("WEFT_ACC", "f32", 1);
+    run_ways(PROCESSES, 3, run_wide);
+    run_ways(PROCESSES, 5, run_wide);
+    run_ways(PROCESSES, 8, run_wide);
+}
+
 /* After every test, also one that failed. */
 static int forget_settings(void **state)
 {
     (void)state;
     unsetenv("WEFT_DETERMINISTIC");
     unsetenv("WEFT_ALGO");
+    unsetenv("WEFT_ACC");
     for (size_t i = 0; i < LENS(settings); i++) {
         unsetenv(settings[i].name);
     }
@@ -363,6 +423,8 @@ int main(void)
                                   forget_settings),
         cmocka_unit_test_teardown(deterministic_mode_refuses_other_algorithms, forget_settings),
         cmocka_unit_test_teardown(deterministic_mode_refuses_weft_algo_too, forget_settings),
+        cmocka_unit_test_teardown(weft_acc_keeps_small_floats_wide_between_the_hops,
+                                  forget_settings),
         cmocka_unit_test_teardown(all_ranks_have_the_same_bits_in_any_mode, forget_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
