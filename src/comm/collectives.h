@@ -90,10 +90,10 @@ struct weft_collectives {
 
 /* ---- choose.c ---- */
 /* The plan of a call, bound. ERR_UNSUPPORTED, ERR_INVALID: the text says why. */
-weft_status_t weft_comm_make_job(struct weft_collectives *collectives, const weft_call_t *call,
+weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t *call,
                                  struct weft_comm_shape *shape);
 /* Buffers of a call whose shape is known. */
-void weft_comm_bind_job(const struct weft_collectives *collectives, struct weft_comm_shape *shape,
+void weft_comm_bind_job(const struct weft_collectives *it, struct weft_comm_shape *shape,
                         const weft_call_t *call);
 
 /* ---- reports.c: hooks of exec ---- */
@@ -109,7 +109,7 @@ void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, u
                                  const struct weft_exec_lengths *lengths);
 /* A message that nobody receives (of p2p, under the lock). */
 void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag);
-void weft_comm_reports_open(struct weft_collectives *collectives);
-void weft_comm_reports_close(struct weft_collectives *collectives);
+void weft_comm_reports_open(struct weft_collectives *it);
+void weft_comm_reports_close(struct weft_collectives *it);
 
 #endif

@@ -240,13 +240,15 @@ static int lose_the_other(int how, int rank, struct harness_shared *shared)
         }
         EXPECT(weft_recv(comm, room, 100, 1, TAG, NULL, NULL) == want); /* from now on, at once */
         EXPECT(is_untouched(room, 100));
+        atomic_store(&shared->word[0], 2);
     } else {
         EXPECT(harness_wait_for(&shared->word[0], 1, WAIT_MS));
         if (how == BY_DEATH) {
             _exit(0);
         }
-        if (how == BY_ABORT) {
+        if (how == BY_ABORT) { /* that it closes then must not be heard first */
             EXPECT_OK(weft_abort(comm, "enough"));
+            EXPECT(harness_wait_for(&shared->word[0], 2, WAIT_MS));
         }
     }
     EXPECT_OK(weft_comm_close(comm));
