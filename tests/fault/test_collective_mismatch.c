@@ -20,6 +20,7 @@
 #define TURN 0
 #define CAME 1
 #define RETURNED 2
+#define READY 3
 
 struct call {
     weft_coll_t coll;
@@ -36,6 +37,7 @@ struct plan {
     struct call usual, odd;
     int odd_rank;
     bool is_odd_first; /* the odd one comes before the others; else after them */
+    bool is_fresh;     /* these are the first calls of all */
     bool is_begun;     /* with requests, two in flight: the odd one has them in the other order */
     const char *words[4]; /* what the text must say */
 };
@@ -83,8 +85,7 @@ static weft_status_t call_until_it_fails(weft_comm_t comm, const struct plan *pl
     for (int i = 0; status == WEFT_OK && i < 3; i++) {
         status = weft_barrier(comm, NULL); /* its part was done without the others */
     }
-    /* And so were these: then the communicator hears of it. */
-    return status == WEFT_OK ? messages_final_status(comm) : status;
+    return status;
 }
 
 /* Mine is after those of others, or before. */
@@ -100,10 +101,12 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     uint8_t *data = messages_buffer(4 * MOST);
     weft_comm_t comm;
     weft_status_t status = messages_join(rank, shared, plan->path, TIMEOUT_MS, &comm);
+    status = status == WEFT_OK && !plan->is_fresh ? weft_barrier(comm, NULL) : status;
     if (status != WEFT_OK) {
         free(data);
-        return harness_say(shared, rank, -1, "could not join: %s", weft_error_text());
+        return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
+    atomic_fetch_add(&shared->word[READY], 1);
     harness_wait_reach(&shared->word[TURN], turn_of(plan, rank), MESSAGES_WAIT_MS);
     job_calls(rank, shared);
     atomic_fetch_add(&shared->word[CAME], 1);
@@ -160,7 +163,7 @@ static void check(struct plan plan)
     struct harness_shared *shared = harness_shared(harness);
     uint32_t first = plan.is_odd_first ? 1 : (uint32_t)plan.ranks - 1;
     uint64_t since_ns;
-    collectives_await(harness, &shared->word[JOB_READY_WORD], (uint32_t)plan.ranks, plan.path);
+    collectives_await(harness, &shared->word[READY], (uint32_t)plan.ranks, plan.path);
     atomic_store(&shared->word[TURN], 1);
     collectives_await(harness, &shared->word[CAME], first, plan.path);
     messages_let_pass(5); /* so that they stand in their calls, mostly; right either way */
@@ -179,6 +182,7 @@ static void check_both(struct call usual, struct call odd, const char *const wor
     struct plan plan = {.ranks = 3, .usual = usual, .odd = odd};
     memcpy(plan.words, words, sizeof(plan.words));
     for (unsigned i = 0; i < 2; i++) {
+        plan.is_fresh = (i + turn) % 4 == 3;
         plan.path = messages_paths[i];
         plan.is_odd_first = (i + turn) % 2 == 0;
         plan.odd_rank = (i + turn / 2) % 2 == 0 ? 0 : 2;

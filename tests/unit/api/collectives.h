@@ -11,7 +11,7 @@
 #include "unit/api/collectives_values.h"
 #include "unit/api/messages.h"
 
-#define TRIAL_RANKS 16
+#define TRIAL_RANKS 40
 #define TRIAL_GAP 5 /* elements between pieces, at most */
 
 /* ---- a call ---- */

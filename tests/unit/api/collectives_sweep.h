@@ -66,10 +66,8 @@ static inline int sweep_run(struct sweep *sweep, struct trial *trial)
 
 /* ---- algorithms ---- */
 
-/* One call by this algorithm. Whether it can do it is the same on all ranks; what it cannot do must be
- * refused as such, and is_refused_p says so: then the communicator may have ended. */
-static inline int sweep_run_by(struct sweep *sweep, weft_comm_t comm, struct trial *trial,
-                               bool *is_refused_p)
+/* One call by this algorithm. What it cannot do must be refused as such, and the communicator goes on. */
+static inline int sweep_run_by(struct sweep *sweep, struct trial *trial)
 {
     size_t limit = sweep_limit(sweep, trial->coll, trial->dtype);
     int rank = sweep->rank;
@@ -77,44 +75,33 @@ static inline int sweep_run_by(struct sweep *sweep, weft_comm_t comm, struct tri
     weft_status_t status;
     trial->count = trial->count < limit ? trial->count : limit;
     trial_prepare(trial);
-    status = trial_begin(trial, comm, NULL);
-    *is_refused_p = status == WEFT_ERR_UNSUPPORTED;
-    if (*is_refused_p) {
+    status = trial_begin(trial, sweep->comm, NULL);
+    if (status == WEFT_ERR_UNSUPPORTED) {
         EXPECT(strstr(weft_error_text(), trial->algorithm) != NULL);
+        EXPECT_OK(weft_comm_status(sweep->comm));
         return 0;
     }
     EXPECT_PASS(trial_expect_ok(trial, status, rank, shared));
     return trial_check(trial, rank, shared);
 }
 
-/* Runs every call that `next` names by every algorithm that knows the collective; a communicator that a
- * refusal ended is replaced. next: false when there are no more. */
+/* Runs every call that `next` names (false: there are no more) by every algorithm that knows the
+ * collective. */
 static inline int sweep_algorithms(struct sweep *sweep,
                                    bool (*next)(struct sweep *sweep, weft_coll_t coll, size_t k,
                                                 struct trial *trial_p))
 {
-    int rank = sweep->rank;
-    struct harness_shared *shared = sweep->shared;
-    weft_comm_t comm = NULL;
     struct trial trial;
     for (size_t b = 0; weft_plan_builders[b] != NULL; b++) {
         const struct weft_plan_builder *builder = weft_plan_builders[b];
         for (weft_coll_t coll = WEFT_ALLREDUCE; coll <= WEFT_BARRIER; coll++) {
-            bool is_known = (builder->colls >> coll & 1) != 0, is_refused = false;
+            bool is_known = (builder->colls >> coll & 1) != 0;
             for (size_t k = 0; is_known && next(sweep, coll, k, &trial); k++) {
-                if (comm == NULL) {
-                    EXPECT_OK(weft_comm_duplicate(sweep->comm, &comm));
-                }
                 trial.algorithm = builder->name;
-                EXPECT_PASS(sweep_run_by(sweep, comm, &trial, &is_refused));
-                if (is_refused && weft_comm_status(comm) != WEFT_OK) {
-                    EXPECT_OK(weft_comm_close(comm));
-                    comm = NULL;
-                }
+                EXPECT_PASS(sweep_run_by(sweep, &trial));
             }
         }
     }
-    EXPECT_OK(weft_comm_close(comm));
     return 0;
 }
 

@@ -46,6 +46,29 @@ static void every_collective_is_right_at_every_edge_of_the_count(void **state)
     }
 }
 
+/* More ranks than anybody here has cores for; not a power of two, and one. */
+static int run_crowd(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    static const size_t counts[] = {1, 40, 3000};
+    struct sweep sweep;
+    EXPECT_PASS(sweep_open(&sweep, comm, 130000, rank, shared));
+    for (weft_coll_t coll = WEFT_ALLREDUCE; coll <= WEFT_BARRIER; coll++) {
+        for (size_t i = 0; i < LENS(counts); i++) {
+            struct trial trial = sweep_draw(&sweep, coll, counts[i]);
+            EXPECT_PASS(sweep_run(&sweep, &trial));
+        }
+    }
+    desk_close(&sweep.desk);
+    return 0;
+}
+
+static void a_crowd_of_ranks_is_right(void **state)
+{
+    (void)state;
+    run_ways(PROCESSES, 16, run_crowd);
+    run_ways(SHM_PROCESSES | TCP_THREADS, 23, run_crowd);
+}
+
 /* ---- every pair of dtype and op ---- */
 
 static int run_pairs(weft_comm_t comm, int rank, struct harness_shared *shared)
@@ -163,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_is_right_at_every_edge_of_the_count),
+        cmocka_unit_test(a_crowd_of_ranks_is_right),
         cmocka_unit_test(every_dtype_and_op_is_right),
         cmocka_unit_test(every_root_is_right_in_place_and_not),
         cmocka_unit_test(every_algorithm_is_right_or_refuses),

@@ -171,15 +171,27 @@ static int pass_round(const struct member *member, uint64_t seed, int rank,
     return 0;
 }
 
+/* The control plane has an order of its own, beside what is in flight. */
+static int control(const struct member *member, uint64_t seed, int rank,
+                   struct harness_shared *shared)
+{
+    if (seed % 3 == 0) {
+        EXPECT_OK(weft_control_barrier(member->comm));
+        return 0;
+    }
+    return check_allgather(member->comm, member->me, member->ranks, 100, seed, rank, shared);
+}
+
 static int run_step(struct program *program, uint64_t seed)
 {
     int which = (int)(values_mix(seed) % COMMS), rank = program->rank;
     struct harness_shared *shared = program->shared;
     const struct member *member = &program->members[which];
-    bool is_message = values_mix(seed + 1) % 8 == 0;
+    uint64_t kind = values_mix(seed + 1) % 16;
+    bool is_message = kind < 2, is_control = kind == 2;
     uint64_t style = draw(&program->random) % 8;
     if (program->group >= 0 &&
-        (program->group != which || is_message || style > 3 || program->group_count > 3)) {
+        (program->group != which || kind < 3 || style > 3 || program->group_count > 3)) {
         EXPECT_PASS(end_group(program));
     }
     if (member->comm == NULL) {
@@ -187,6 +199,9 @@ static int run_step(struct program *program, uint64_t seed)
     }
     if (is_message) {
         return pass_round(member, seed, rank, shared);
+    }
+    if (is_control) {
+        return control(member, seed, rank, shared);
     }
     int at = -1;
     EXPECT_PASS(free_flight(program, &at));

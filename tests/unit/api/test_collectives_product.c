@@ -83,6 +83,26 @@ static int run_algorithms(weft_comm_t comm, int rank, struct harness_shared *sha
     return 0;
 }
 
+/* Many ranks: every algorithm at a few counts. */
+static bool next_of_crowd(struct sweep *sweep, weft_coll_t coll, size_t k, struct trial *trial_p)
+{
+    static const size_t counts[] = {1, 39, 2000};
+    if (k >= LENS(counts) || (coll == WEFT_BARRIER && k > 0)) {
+        return false;
+    }
+    *trial_p = sweep_draw(sweep, coll, counts[k]);
+    return true;
+}
+
+static int run_crowd(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    struct sweep sweep;
+    EXPECT_PASS(sweep_open(&sweep, comm, 100000, rank, shared));
+    EXPECT_PASS(sweep_algorithms(&sweep, next_of_crowd));
+    desk_close(&sweep.desk);
+    return 0;
+}
+
 static void run_all(messages_fn fn)
 {
     const char *only = getenv("PRODUCT_RANKS");
@@ -105,11 +125,23 @@ static void every_algorithm_is_right_or_refuses_in_every_combination(void **stat
     run_all(run_algorithms);
 }
 
+static void every_algorithm_is_right_or_refuses_with_many_ranks(void **state)
+{
+    (void)state;
+    for (int ranks = 10; ranks <= 33 && getenv("PRODUCT_RANKS") == NULL; ranks += IS_SHORTENED ? 13
+                                                                                  : ranks < 17
+                                                                                      ? 1
+                                                                                      : 5) {
+        run_ways(PROCESSES, ranks, run_crowd);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_combination_is_right),
         cmocka_unit_test(every_algorithm_is_right_or_refuses_in_every_combination),
+        cmocka_unit_test(every_algorithm_is_right_or_refuses_with_many_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings change how collectives are made, never what comes out; WEFT_ALGO names the algorithm, for all
+ * operations or for some, and a name that is none is refused. */
+#include "unit/api/collectives_sweep.h"
+
+/* Every collective, short, middle and long. */
+static int run_some(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    static const size_t counts[] = {1, 13, 700, 9000, 40001};
+    struct sweep sweep;
+    EXPECT_PASS(sweep_open(&sweep, comm, 250000, rank, shared));
+    for (weft_coll_t coll = WEFT_ALLREDUCE; coll <= WEFT_BARRIER; coll++) {
+        for (size_t i = 0; i < LENS(counts); i++) {
+            struct trial trial = sweep_draw(&sweep, coll, counts[i]);
+            EXPECT_PASS(sweep_run(&sweep, &trial));
+        }
+    }
+    desk_close(&sweep.desk);
+    return 0;
+}
+
+struct setting {
+    const char *name, *value;
+    int ways, ranks;
+};
+
+static const struct setting settings[] = {
+    {"WEFT_SHM_POOL", "1M", SHM_PROCESSES, 5}, {"WEFT_CMA", "on", SHM_PROCESSES, 4},
+    {"WEFT_CMA", "off", SHM_PROCESSES, 4},     {"WEFT_EAGER", "0", PROCESSES, 3},
+    {"WEFT_EAGER", "128K", TCP_PROCESSES, 4},  {"WEFT_CHUNK", "16K", TCP_PROCESSES, 3},
+    {"WEFT_WINDOW", "1", TCP_PROCESSES, 3},    {"WEFT_CHECKSUM", "on", TCP_PROCESSES, 5},
+    {"WEFT_SPIN", "0", PROCESSES, 4},          {"WEFT_SPIN", "1000", PROCESSES, 2},
+    {"WEFT_ACC", "f32", PROCESSES, 5},         {"WEFT_DETERMINISTIC", "1", PROCESSES, 6},
+    {"WEFT_TREE_DEGREE", "2", PROCESSES, 7},   {"WEFT_HEARTBEAT", "20ms", PROCESSES, 3},
+};
+
+static int forget_settings(void **state)
+{
+    (void)state;
+    unsetenv("WEFT_ALGO");
+    for (size_t i = 0; i < LENS(settings); i++) {
+        unsetenv(settings[i].name);
+    }
+    return 0;
+}
+
+static void settings_do_not_change_results(void **state)
+{
+    for (size_t i = 0; i < LENS(settings); i++) {
+        snprintf(run_note, sizeof(run_note), ", %s=%s", settings[i].name, settings[i].value);
+        setenv(settings[i].name, settings[i].value, 1);
+        run_ways(settings[i].ways, settings[i].ranks, run_some);
+        forget_settings(state);
+    }
+    run_note[0] = '\0';
+}
+
+/* ---- WEFT_ALGO ---- */
+
+/* A name for all operations concerns those that know it; the others are as the model says. */
+static void an_algorithm_for_all_operations_is_right(void **state)
+{
+    (void)state;
+    for (size_t b = 0; weft_plan_builders[b] != NULL; b++) {
+        const struct weft_plan_builder *builder = weft_plan_builders[b];
+        if ((builder->traits & (WEFT_PLAN_SHARED | WEFT_PLAN_EQUAL_ONLY)) == 0) {
+            snprintf(run_note, sizeof(run_note), ", WEFT_ALGO=%s", builder->name);
+            setenv("WEFT_ALGO", builder->name, 1);
+            run_ways(TCP_PROCESSES, 3, run_some);
+        }
+    }
+    run_note[0] = '\0';
+}
+
+static const struct weft_plan_builder *find_for(weft_coll_t coll)
+{
+    size_t b = 0;
+    while (weft_plan_builders[b] != NULL && ((weft_plan_builders[b]->colls >> coll & 1) == 0 ||
+                                             weft_plan_builders[b]->traits != 0)) {
+        b++;
+    }
+    return weft_plan_builders[b];
+}
+
+static void algorithms_per_operation_are_right(void **state)
+{
+    char value[256];
+    (void)state;
+    assert_non_null(find_for(WEFT_ALLREDUCE));
+    assert_non_null(find_for(WEFT_ALLTOALL));
+    snprintf(value, sizeof(value), "allreduce:%s,alltoall:%s", find_for(WEFT_ALLREDUCE)->name,
+             find_for(WEFT_ALLTOALL)->name);
+    setenv("WEFT_ALGO", value, 1);
+    run_ways(PROCESSES, 4, run_some);
+}
+
+/* At the start, or by the first call that it is about. */
+static int run_nonsense(int rank, struct harness_shared *shared, void *arg)
+{
+    weft_comm_t comm = NULL;
+    float in[8] = {0}, out[8];
+    weft_status_t status = job_join(rank, shared, NULL, &comm);
+    (void)arg;
+    if (status == WEFT_OK) {
+        status = weft_allreduce(comm, in, out, 8, WEFT_F32, WEFT_SUM, NULL);
+    }
+    EXPECT(status == WEFT_ERR_INVALID || status == WEFT_ERR_UNSUPPORTED);
+    EXPECT(strstr(weft_error_text(), "zigzag") != NULL);
+    weft_comm_close(comm);
+    return 0;
+}
+
+static void a_name_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    setenv("WEFT_ALGO", "zigzag", 1);
+    run_bodies(PROCESSES, 2, run_nonsense);
+    setenv("WEFT_ALGO", "broadcast:chain,allreduce:zigzag", 1);
+    run_bodies(PROCESSES, 2, run_nonsense);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(settings_do_not_change_results, forget_settings),
+        cmocka_unit_test_teardown(an_algorithm_for_all_operations_is_right, forget_settings),
+        cmocka_unit_test_teardown(algorithms_per_operation_are_right, forget_settings),
+        cmocka_unit_test_teardown(a_name_that_is_none_is_refused, forget_settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
