@@ -109,7 +109,7 @@ void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, u
                                  const struct weft_exec_lengths *lengths);
 /* A message that nobody receives (of p2p, under the lock). */
 void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag);
-void weft_comm_reports_open(struct weft_collectives *collectives);
-void weft_comm_reports_close(struct weft_collectives *collectives);
+void weft_comm_reports_open(struct weft_collectives *it);
+void weft_comm_reports_close(struct weft_collectives *it);
 
 #endif
