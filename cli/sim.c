@@ -82,7 +82,7 @@ static int run_chosen(struct run *run)
 static int run_all(struct run *run)
 {
     struct weft_plan_choice *choice = weft_cli_alloc(1, sizeof(*choice));
-    struct sim_row unused[WEFT_PLAN_PHASES];
+    struct sim_row unused[WEFT_PLAN_PHASES] = {0};
     struct weft_plan plan;
     weft_status_t status;
 

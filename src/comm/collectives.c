@@ -483,21 +483,9 @@ static weft_status_t make_shape(struct weft_collectives *it, const weft_call_t *
     return status;
 }
 
-static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
-                         weft_request_t *request_p)
+static weft_status_t run_shape(struct weft_collectives *it, struct weft_comm_shape *shape,
+                               const weft_call_t *call, weft_request_t *request_p)
 {
-    struct weft_comm_shape once;
-    struct weft_comm_shape *shape = is_plain(call) ? find_shape(it, call) : &once;
-    weft_status_t status = atomic_load_explicit(it->ended, memory_order_acquire);
-    if (status != WEFT_OK) {
-        return weft_fail(status, "%s", weft_p2p_comm_text(it->messages));
-    }
-    if (shape == &once || !is_same(shape, call)) {
-        status = make_shape(it, call, shape);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
     weft_comm_bind_job(it, shape, call);
     it->algorithm = shape->algorithm;
     remember(it, call, shape);
@@ -505,6 +493,33 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
         return begin(it, &shape->job, request_p);
     }
     return weft_exec_run(it->exec, &shape->job);
+}
+
+/* Apart: a shape is long, and most calls find theirs. */
+static __attribute__((noinline)) weft_status_t run_once(struct weft_collectives *it,
+                                                        const weft_call_t *call,
+                                                        weft_request_t *request_p)
+{
+    struct weft_comm_shape shape;
+    weft_status_t status = make_shape(it, call, &shape);
+    return status == WEFT_OK ? run_shape(it, &shape, call, request_p) : status;
+}
+
+static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
+                         weft_request_t *request_p)
+{
+    struct weft_comm_shape *shape = find_shape(it, call);
+    weft_status_t status = atomic_load_explicit(it->ended, memory_order_acquire);
+    if (status != WEFT_OK) {
+        return weft_fail(status, "%s", weft_p2p_comm_text(it->messages));
+    }
+    if (!is_plain(call)) {
+        return run_once(it, call, request_p);
+    }
+    if (!is_same(shape, call)) {
+        status = make_shape(it, call, shape);
+    }
+    return status == WEFT_OK ? run_shape(it, shape, call, request_p) : status;
 }
 
 weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,

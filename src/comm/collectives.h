@@ -90,10 +90,10 @@ struct weft_collectives {
 
 /* ---- choose.c ---- */
 /* The plan of a call, bound. ERR_UNSUPPORTED, ERR_INVALID: the text says why. */
-weft_status_t weft_comm_make_job(struct weft_collectives *collectives, const weft_call_t *call,
+weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t *call,
                                  struct weft_comm_shape *shape);
 /* Buffers of a call whose shape is known. */
-void weft_comm_bind_job(const struct weft_collectives *collectives, struct weft_comm_shape *shape,
+void weft_comm_bind_job(const struct weft_collectives *it, struct weft_comm_shape *shape,
                         const weft_call_t *call);
 
 /* ---- reports.c: hooks of exec ---- */

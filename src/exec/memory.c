@@ -191,24 +191,24 @@ static void fold_many(struct weft_exec_run *run, const struct weft_plan_step *st
 }
 
 static void fold(struct weft_exec_run *run, const struct weft_plan_step *step,
-                 struct weft_reduce *what, size_t count)
+                 struct weft_reduce what, size_t count)
 {
     const void *sources[WEFT_REDUCE_SOURCES];
-    run->exec->moved += (step->sources + what->outputs) * count * run->binding.element;
+    run->exec->moved += (step->sources + what.outputs) * count * run->binding.element;
     if (step->sources > WEFT_REDUCE_SOURCES) {
-        fold_many(run, step, what, count);
+        fold_many(run, step, &what, count);
         return;
     }
     for (uint32_t i = 0; i < step->sources; i++) {
         sources[i] = source_at(run, step, i);
     }
-    what->source = sources;
-    what->sources = step->sources;
-    weft_reduce_run(what, count);
+    what.source = sources;
+    what.sources = step->sources;
+    weft_reduce_run(&what, count);
 }
 
 static void reduce_to_all(struct weft_exec_run *run, const struct weft_plan_step *step,
-                          struct weft_reduce *what)
+                          struct weft_reduce what)
 {
     void *outputs[WEFT_REDUCE_SOURCES];
     size_t len = 0;
@@ -217,8 +217,8 @@ static void reduce_to_all(struct weft_exec_run *run, const struct weft_plan_step
         outputs[rank] = to.data;
         len = to.len;
     }
-    what->output = outputs;
-    what->outputs = run->group->ranks;
+    what.output = outputs;
+    what.outputs = run->group->ranks;
     fold(run, step, what, len / run->binding.element);
 }
 
@@ -230,7 +230,7 @@ void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *st
     what.before = run->binding.data->before;
     if (step->to.space == WEFT_SPACE_ALL_OUT) {
         what.is_streamed = run->is_out_streamed;
-        reduce_to_all(run, step, &what);
+        reduce_to_all(run, step, what);
         return;
     }
     to = weft_exec_resolve(run, &step->to, run->group->rank);
@@ -244,7 +244,7 @@ void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *st
         outputs[what.outputs++] = weft_exec_resolve(run, &step->also, run->group->rank).data;
     }
     what.output = outputs;
-    fold(run, step, &what, to.len / run->binding.element);
+    fold(run, step, what, to.len / run->binding.element);
 }
 
 void weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item)

@@ -84,7 +84,7 @@ void weft_exec_prelude(struct weft_exec_run *run)
     count = extent_of(stage).in;
     run->data.in = copies;
     if (data->prelude == WEFT_PRELUDE_WIDEN) {
-        weft_reduce_widen(data->dtype, data->in, (float *)copies, count);
+        weft_reduce_widen(data->dtype, data->in, (void *)copies, count);
         run->data.dtype = WEFT_F32;
         run->data.out = copies + in_len(stage);
     }

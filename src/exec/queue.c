@@ -231,10 +231,10 @@ static void start_next(struct weft_exec *exec)
 
 static void end_entry(struct weft_exec *exec, weft_status_t status, const char *text)
 {
-    struct weft_exec_entry *entry = first_entry(exec);
-    weft_list_remove(&entry->node);
+    struct weft_list *node = weft_list_take(&exec->queue);
+    struct weft_exec_entry *entry = WEFT_CONTAINER_OF(node, struct weft_exec_entry, node);
     weft_p2p_outer_end(entry->request, status, text);
-    free(entry);
+    free(entry); /* NOLINT(clang-analyzer-unix.Malloc): it is not in the list any more */
 }
 
 /* Without the lock: the run is ours while is_at_work. */

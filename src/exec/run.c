@@ -134,7 +134,7 @@ static bool begin_stage(struct weft_exec_run *run)
     }
     weft_bind(run->plan, run->group, &run->data, &run->binding);
     run->is_out_streamed = run->binding.total_len > (size_t)1 << 20 &&
-                           2 * run->group->ranks * run->binding.total_len > exec->cache_len;
+                           (size_t)2 * run->group->ranks * run->binding.total_len > exec->cache_len;
     exec->tmp_len = (size_t)run->plan->tmp_units * weft_bind_unit(&run->binding);
     if ((run->plan->builder->traits & WEFT_PLAN_SHARED) != 0 && run->group->ranks > 1 &&
         !weft_exec_shared_begin(run)) {

@@ -346,7 +346,8 @@ static bool is_over(const struct weft_plan_sim *sim, double now)
 /* Runs the earliest rank for as long as it stays the earliest. */
 static void turn(struct weft_plan_sim *sim)
 {
-    uint32_t number = pop(sim).actor;
+    struct sim_event next = pop(sim);
+    uint32_t number = next.actor;
     struct sim_actor *actor = &sim->actor[number];
 
     for (;;) {

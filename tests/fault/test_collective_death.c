@@ -65,7 +65,9 @@ static int body(int number, struct harness_shared *shared, void *arg)
     hands_open(&hands, &plan->deed);
     atomic_fetch_add(&shared->word[INSIDE], 1);
     if (number == plan->victim) {
-        return be_victim(comm, shared, plan, &hands);
+        int result = be_victim(comm, shared, plan, &hands);
+        hands_close(&hands);
+        return result;
     }
     do {
         job_calls(number, shared);

@@ -237,6 +237,9 @@ static inline size_t trial_out_room(const struct trial *trial)
 static inline void trial_paint(const struct trial *trial, uint8_t *in, uint8_t *out, bool is_after)
 {
     size_t size = weft_dtype_size(trial->dtype);
+    if (in == NULL || out == NULL) {
+        abort(); /* no desk was set */
+    }
     memset(in, GUARD_BYTE, trial_in_room(trial));
     memset(out, GUARD_BYTE, trial_out_room(trial));
     for (int q = 0; q < trial->in.pieces; q++) {
@@ -409,6 +412,9 @@ static inline int trial_check(struct trial *trial, int rank, struct harness_shar
 {
     struct desk *desk = trial->desk;
     bool is_shared = trial_shares(trial);
+    if (desk == NULL) {
+        abort();
+    }
     trial_paint(trial, desk->in_image, desk->out_image, true);
     if (trial_reduces(trial->coll) && values_is_float(trial->dtype)) {
         trial_forgive(trial, is_shared ? desk->in : desk->out,

@@ -175,8 +175,8 @@ static bool has_result(int rank)
 static void for_each(void (*body)(void))
 {
     for (unsigned coll = 0; coll < WEFT_COLLS; coll++) {
-        bool has_inplace = coll != WEFT_ALLTOALL && coll != WEFT_BARRIER;
-        for (int inplace = 0; inplace <= has_inplace && coll != WEFT_BARRIER; inplace++) {
+        int ways = coll == WEFT_BARRIER ? 0 : coll == WEFT_ALLTOALL ? 1 : 2;
+        for (int inplace = 0; inplace < ways; inplace++) {
             set_up((weft_coll_t)coll, inplace);
             body();
             tear_down();
