@@ -217,29 +217,45 @@ static size_t print_names(const struct weft_collectives *it, const uint32_t *ran
     return len < room ? len : room - 1;
 }
 
-/* ranks: who is missing, the first NAMED of them. */
-static void print_late(const struct weft_collectives *it, const struct weft_comm_note *note,
-                       const uint32_t *ranks, uint32_t count, uint64_t timeout_ms, char *text)
+struct lateness {
+    const struct weft_comm_note *note; /* of the call */
+    const uint32_t *ranks;             /* who is missing, the first NAMED of them */
+    uint32_t count;
+    bool has_entered; /* the first of them */
+    uint64_t timeout_ms;
+};
+
+static void print_late(const struct weft_collectives *it, const struct lateness *late, char *text)
 {
     char call[96];
-    size_t len = print_names(it, ranks, count, text, TEXT_LEN - 160);
-    print_call(note, call, sizeof(call));
-    snprintf(text + len, TEXT_LEN - len, "%s %s within %llu ms",
-             count == 0   ? "nobody is missing, but nobody has ended"
-             : count == 1 ? " has not done its part of"
-                          : " have not done their parts of",
-             call, (unsigned long long)timeout_ms);
+    size_t len = print_names(it, late->ranks, late->count, text, TEXT_LEN - 160);
+    print_call(late->note, call, sizeof(call));
+    if (late->count == 0) {
+        snprintf(text, TEXT_LEN, "all ranks are in %s, but it has not ended within %llu ms", call,
+                 (unsigned long long)late->timeout_ms);
+        return;
+    }
+    snprintf(text + len, TEXT_LEN - len, " %s not %s %s within %llu ms",
+             late->count == 1 ? "has" : "have",
+             late->has_entered ? (late->count == 1 ? "done its part of" : "done their parts of")
+                               : "entered",
+             call, (unsigned long long)late->timeout_ms);
 }
 
+/* Has it ever said that it is in the call? */
+static bool has_entered(const struct weft_collectives *it, uint32_t rank)
+{
+    const struct weft_comm_report *report = &it->reports[rank];
+    uint32_t number = it->inquiry.note.number;
+    return rank == it->comm->rank ? atomic_load(&it->number) > number
+                                  : report->is_there && report->note.number >= number;
+}
+
+/* And now again? */
 static bool has_come(const struct weft_collectives *it, uint32_t rank)
 {
-    const struct weft_comm_inquiry *inquiry = &it->inquiry;
-    const struct weft_comm_report *report = &it->reports[rank];
-    if (rank == it->comm->rank) {
-        return atomic_load(&it->number) > inquiry->note.number;
-    }
-    return report->is_there && report->inquiry == inquiry->number &&
-           report->note.number >= inquiry->note.number;
+    return has_entered(it, rank) &&
+           (rank == it->comm->rank || it->reports[rank].inquiry == it->inquiry.number);
 }
 
 static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -247,6 +263,8 @@ static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
     struct weft_comm_inquiry *inquiry = WEFT_CONTAINER_OF(timer, struct weft_comm_inquiry, timer);
     struct weft_collectives *it = WEFT_CONTAINER_OF(inquiry, struct weft_collectives, inquiry);
     uint32_t absent[NAMED], count = 0;
+    struct lateness late = {
+        .note = &inquiry->note, .ranks = absent, .timeout_ms = inquiry->timeout_ms};
     char text[TEXT_LEN];
     (void)now_ns;
     for (uint32_t rank = 0; rank < it->comm->ranks; rank++) {
@@ -261,7 +279,9 @@ static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
         absent[0] = find_absent(it, inquiry->missing, inquiry->note.number);
         count = absent[0] < it->comm->ranks;
     }
-    print_late(it, &inquiry->note, absent, count, inquiry->timeout_ms, text);
+    late.count = count;
+    late.has_entered = count > 0 && has_entered(it, absent[0]);
+    print_late(it, &late, text);
     fail(it, WEFT_ERR_TIMEOUT, count > 0 ? absent[0] : WEFT_WIRE_NO_RANK, text, false);
 }
 
@@ -462,7 +482,12 @@ static void give_up(struct weft_collectives *it, const struct weft_comm_note *no
     if (silent != it->comm->rank && (count == 0 || silent != missing[0])) {
         missing[count++] = silent;
     }
-    print_late(it, note, missing, count, stuck->timeout_ms, text);
+    const struct lateness late = {.note = note,
+                                  .ranks = missing,
+                                  .count = count,
+                                  .has_entered = true, /* who knows */
+                                  .timeout_ms = stuck->timeout_ms};
+    print_late(it, &late, text);
     fail(it, WEFT_ERR_TIMEOUT, missing[0], text, true);
     weft_engine_unlock(it->comm->job->engine);
 }
