@@ -44,7 +44,7 @@ OPS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "bar
 SIZES = [8, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20]
 RANKS = [2, 4, 8]
 FAR_BEHIND = 10
-TIME_MS = 50  # of the clock, for one cell of one program
+TIME_MS = 30  # of the clock, for one cell of one program
 TRIES = 2     # of a cell in one round, when the machine's state changes
 SINGLE = Cell("shm", "allreduce", 8, 8)
 
@@ -205,6 +205,7 @@ class Rounds:
     def run_one(self, number, cell, runner, way, mode="batch"):
         row = {"round": number, "cell": cell, "who": runner.name, "way": way, "us": None,
                "control": runner.control}
+        began = time.monotonic()
         try:
             answer = runner.run(cell, way, self.options.time, mode)
             row.update(us=answer.us, p99=answer.p99, bytes=answer.bytes, more=answer.more)
@@ -212,6 +213,11 @@ class Rounds:
             row["why"] = str(error)
             self.left_out[(cell, runner.name, way)] = str(error)
             say("%s, %s: %s" % (cell_name(cell), runner.name, error))
+        row["took_s"] = time.monotonic() - began
+        if self.options.verbose:
+            say("%-28s %-14s %-18s %12s us, took %.2f s" % (
+                cell_name(cell), row["who"], way, "-" if row["us"] is None else "%.2f" % row["us"],
+                row["took_s"]))
         return row
 
     def leave_out_far_behind(self, cell, rows):
@@ -233,6 +239,7 @@ def read_options():
     parser.add_argument("--time", type=float, default=TIME_MS, metavar="MS",
                         help="of the clock, per cell and program (%(default)s)")
     parser.add_argument("--times", action="store_true", help="print the times too, not only ratios")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say every figure as it comes")
     parser.add_argument("--peers-only", action="store_true", help="without Weft: their times")
     parser.add_argument("--weft", default=os.path.join(build, "weft"),
                         help="the command (%(default)s)")

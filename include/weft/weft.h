@@ -392,14 +392,18 @@ size_t weft_dtype_size(weft_dtype_t dtype);
 
 /*
  * Every rank of the communicator makes the same calls in the same order, with the same count, dtype, op
- * and root (ERR_MISMATCH otherwise, on every rank, naming both calls). in == out is in place (see each).
+ * and root (ERR_MISMATCH otherwise, on every rank, naming both calls; a rank whose part needed none of the
+ * others may have got WEFT_OK before: then its next call that needs them says it). The text of an error
+ * begins with the call: "allreduce #12 (f32 x 100, sum): …". in == out is in place (see each).
  * request_p NULL: blocks. Otherwise returns at once, the memory is lent until the request is done; those
- * of one communicator run one after another, in the order they were begun. In a group
+ * of one communicator run one after another, in the order they were begun. The first one of a communicator
+ * makes what its ranks share ready and waits for all of them, also with a request. In a group
  * (weft_group_begin()) with request_p NULL: begun only, weft_group_end() waits.
  * Counts are elements and may be 0; buffers of which nothing is read or written may be NULL.
  * ERR_INVALID, ERR_PEER (rank named), ERR_TIMEOUT (the ranks that are waited for are named), ERR_MISMATCH,
  * ERR_ABORTED, ERR_NETWORK, ERR_PROTOCOL, ERR_SYSTEM, ERR_MEMORY, ERR_UNSUPPORTED (the chosen algorithm
- * cannot do it). After an error other than ERR_INVALID and ERR_MEMORY the communicator has failed.
+ * cannot do it; all ranks alike, before anything is sent). After ERR_INVALID and ERR_UNSUPPORTED the
+ * communicator goes on, after other errors it has failed.
  * Threads: begun by one thread at a time per communicator (else ERR_BUSY); waited for by any.
  */
 /* out[i] = in of rank 0 [i] op … op in of rank n-1 [i], on every rank. In place: in == out. */
@@ -442,7 +446,8 @@ typedef struct weft_call {
     double scale; /* of WEFT_SCALED */
     /* Sizes and places of the pieces: in_* of reduce_scatter, scatter (on root), alltoall; out_* of
      * allgather, gather (on root), alltoall. NULL: all of `count`, one after another. Places NULL: one
-     * after another. gather, scatter: `count` is this rank's own piece. */
+     * after another. gather, scatter: `count` is this rank's own piece, and only the root has arrays. All
+     * ranks of an allgather, reduce_scatter or alltoall give arrays, or none does. */
     const size_t *in_counts, *in_places;
     const size_t *out_counts, *out_places;
     uint32_t timeout_ms; /* 0: the communicator's */

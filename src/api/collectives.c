@@ -261,7 +261,7 @@ weft_status_t weft_alltoall(weft_comm_t comm, const void *in, void *out, size_t 
 
 weft_status_t weft_barrier(weft_comm_t comm, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_BARRIER, .scale = 1.0};
+    const weft_call_t call = {.coll = WEFT_BARRIER, .dtype = WEFT_U8, .scale = 1.0};
     return run(comm, &call, request_p, __func__);
 }
 

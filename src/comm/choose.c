@@ -229,6 +229,7 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
     shape->root = (uint32_t)call->root;
     shape->count = call->count;
     shape->scale = call->scale;
+    shape->algorithm = stage->plan.builder->name;
     job->stages = 1;
     job->quick = NULL;
     stage->has_mapped = false;

@@ -6,6 +6,7 @@
  */
 #include "comm/collectives.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -290,6 +291,7 @@ static weft_status_t open_exec(struct weft_collectives *it)
         .is_gone = weft_comm_has_gone,
         .name = weft_comm_name_job,
         .differs = weft_comm_differs,
+        .differs_in_length = weft_comm_differs_in_length,
     };
     if (it->has_board) {
         it->local.board = &it->board;
@@ -307,6 +309,7 @@ static void set_down(struct weft_collectives *it)
     weft_engine_lock(engine);
     weft_list_remove(&it->node);
     weft_engine_unlock(engine);
+    weft_comm_reports_close(it);
     weft_exec_stop(it->exec);
     (void)weft_p2p_comm_close(it->messages); /* what it could not flush, nobody waits for */
     weft_exec_close(it->exec);
@@ -326,7 +329,9 @@ static weft_status_t set_up(struct weft_comm *comm)
         return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives");
     }
     it->comm = comm;
+    it->algorithm = "";
     weft_list_open(&it->node);
+    weft_comm_reports_open(it);
     status = find_local(it);
     status = status == WEFT_OK ? find_cross(it) : status;
     status = status == WEFT_OK ? open_messages(it) : status;
@@ -340,6 +345,7 @@ static weft_status_t set_up(struct weft_comm *comm)
     weft_engine_lock(comm->job->engine);
     weft_list_append(&comm->job->collectives, &it->node);
     weft_engine_unlock(comm->job->engine);
+    weft_p2p_comm_set_stray(it->messages, weft_comm_stray, it);
     comm->collectives = it;
     return WEFT_OK;
 }
@@ -359,6 +365,11 @@ void weft_comm_collectives_end(struct weft_comm *comm)
 uint64_t weft_comm_moved(const struct weft_comm *comm)
 {
     return comm->collectives != NULL ? weft_exec_moved(comm->collectives->exec) : 0;
+}
+
+const char *weft_comm_algorithm(const struct weft_comm *comm)
+{
+    return comm->collectives != NULL ? comm->collectives->algorithm : "";
 }
 
 /* ---- a call ---- */
@@ -383,19 +394,51 @@ static bool is_same(const struct weft_comm_shape *shape, const weft_call_t *call
            shape->root == (uint32_t)call->root && shape->scale == call->scale;
 }
 
-static void remember(struct weft_collectives *it, const weft_call_t *call,
-                     struct weft_exec_job *job)
+/* Pieces that all ranks must give alike; other arrays only some of them have. */
+static uint32_t sign_pieces(const struct weft_collectives *it, const weft_call_t *call,
+                            uint32_t signature)
 {
-    struct weft_comm_note *note = &it->notes[it->number % WEFT_COLLECTIVE_KEPT];
-    *note = (struct weft_comm_note){.number = it->number,
-                                    .signature = job->signature,
+    const size_t *counts = call->coll == WEFT_ALLGATHER        ? call->out_counts
+                           : call->coll == WEFT_REDUCE_SCATTER ? call->in_counts
+                                                               : NULL;
+    for (uint32_t i = 0; counts != NULL && i < it->comm->ranks; i++) {
+        signature = (signature ^ (uint32_t)counts[i]) * 0x9e3779b1u;
+        signature ^= signature >> 15 ^ (uint32_t)((uint64_t)counts[i] >> 32);
+    }
+    return signature;
+}
+
+static void remember(struct weft_collectives *it, const weft_call_t *call,
+                     struct weft_comm_shape *shape)
+{
+    uint32_t number = atomic_load_explicit(&it->number, memory_order_relaxed);
+    struct weft_exec_job *job = &shape->job;
+    struct weft_comm_note *note = &it->notes[number % WEFT_COLLECTIVE_KEPT];
+    it->chain = (it->chain ^ shape->signature) * 0x9e3779b1u;
+    it->chain ^= it->chain >> 15;
+    *note = (struct weft_comm_note){.number = number,
+                                    .signature = shape->signature,
+                                    .chain = it->chain,
                                     .coll = (uint8_t)call->coll,
                                     .dtype = (uint8_t)call->dtype,
                                     .op = (uint8_t)call->op,
                                     .root = (uint32_t)call->root,
                                     .count = call->count};
-    job->number = it->number++;
+    job->signature = it->chain;
+    job->number = number;
     job->timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : it->comm->timeout_ms;
+    atomic_store_explicit(&it->number, number + 1, memory_order_release);
+}
+
+/* Every error begins with the call. */
+static __attribute__((noinline)) weft_status_t name_error(const weft_call_t *call, uint32_t number,
+                                                          weft_status_t status)
+{
+    char name[128], text[WEFT_ERROR_TEXT_LEN];
+    weft_comm_name_call(call, number, name, sizeof(name));
+    snprintf(text, sizeof(text), "%s", weft_error_text());
+    return strncmp(text, name, strlen(name)) == 0 ? status
+                                                  : weft_fail(status, "%s: %s", name, text);
 }
 
 /* Behind what runs already, or because the caller does not want to wait. */
@@ -428,36 +471,47 @@ static bool is_grouped(const struct weft_comm *comm)
     return messages != NULL && weft_p2p_has_group(messages);
 }
 
-weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
-                                   weft_request_t *request_p)
+static weft_status_t make_shape(struct weft_collectives *it, const weft_call_t *call,
+                                struct weft_comm_shape *shape)
 {
-    struct weft_collectives *it = comm->collectives;
+    weft_status_t status = weft_comm_make_job(it, call, shape);
+    if (status == WEFT_OK) {
+        shape->signature = sign_pieces(it, call, shape->job.signature);
+    } else {
+        shape->is_used = false;
+    }
+    return status;
+}
+
+static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
+                         weft_request_t *request_p)
+{
     struct weft_comm_shape once;
-    struct weft_comm_shape *shape = &once;
-    weft_status_t status = it == NULL ? set_up(comm) : WEFT_OK;
+    struct weft_comm_shape *shape = is_plain(call) ? find_shape(it, call) : &once;
+    weft_status_t status = atomic_load_explicit(it->ended, memory_order_acquire);
     if (status != WEFT_OK) {
-        return status;
-    }
-    it = comm->collectives;
-    status = atomic_load_explicit(it->ended, memory_order_acquire);
-    if (status != WEFT_OK) {
-        return weft_fail(status, "%s: %s", weft_coll_name(call->coll),
-                         weft_p2p_comm_text(it->messages));
-    }
-    if (is_plain(call)) {
-        shape = find_shape(it, call);
+        return weft_fail(status, "%s", weft_p2p_comm_text(it->messages));
     }
     if (shape == &once || !is_same(shape, call)) {
-        status = weft_comm_make_job(it, call, shape);
+        status = make_shape(it, call, shape);
         if (status != WEFT_OK) {
-            shape->is_used = false;
             return status;
         }
     }
     weft_comm_bind_job(it, shape, call);
-    remember(it, call, &shape->job);
-    if (request_p != NULL || is_grouped(comm) || weft_exec_is_queued(it->exec)) {
+    it->algorithm = shape->algorithm;
+    remember(it, call, shape);
+    if (request_p != NULL || is_grouped(it->comm) || weft_exec_is_queued(it->exec)) {
         return begin(it, &shape->job, request_p);
     }
     return weft_exec_run(it->exec, &shape->job);
+}
+
+weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
+                                   weft_request_t *request_p)
+{
+    weft_status_t status = comm->collectives == NULL ? set_up(comm) : WEFT_OK;
+    uint32_t number = status == WEFT_OK ? comm->collectives->number : 0;
+    status = status == WEFT_OK ? run(comm->collectives, call, request_p) : status;
+    return status == WEFT_OK ? WEFT_OK : name_error(call, number, status);
 }

@@ -7,7 +7,7 @@
 #include "exec/exec.h"
 #include "plan/model.h"
 
-#define WEFT_COLLECTIVE_KEPT 64 /* calls that are remembered, for comparing with others' */
+#define WEFT_COLLECTIVE_KEPT 256 /* calls that are remembered, for comparing with others' */
 #define WEFT_COLLECTIVE_SHAPES 64
 #define WEFT_COLLECTIVE_CHOICES 256
 
@@ -15,6 +15,7 @@
 struct weft_comm_note {
     uint32_t number;
     uint32_t signature;
+    uint32_t chain; /* of the signatures of all calls up to this one */
     uint8_t coll, dtype, op;
     uint32_t root;
     uint64_t count;
@@ -24,7 +25,17 @@ struct weft_comm_note {
 struct weft_comm_report {
     struct weft_comm_note note;
     uint32_t missing; /* whom it waits for; or NO_RANK */
+    uint32_t inquiry; /* it came since this one began */
     bool is_there;
+};
+
+/* Somebody's time is up: all ranks are asked whether they have come. */
+struct weft_comm_inquiry {
+    struct weft_engine_timer timer; /* set: it is under way */
+    uint32_t number;                /* how many there were */
+    struct weft_comm_note note;     /* the call that is late */
+    uint32_t missing;               /* whom it waits for, as it says; or NO_RANK */
+    uint64_t timeout_ms;
 };
 
 /* A call that was made before: its plan, bound to everything but buffers. */
@@ -34,6 +45,8 @@ struct weft_comm_shape {
     uint32_t root;
     size_t count;
     double scale;
+    uint32_t signature;
+    const char *algorithm; /* static */
     struct weft_exec_job job;
     struct weft_exec_quick quick;
 };
@@ -61,14 +74,17 @@ struct weft_collectives {
     void *board_memory;               /* ours, of weft_mem_alloc(); NULL: another's */
     struct weft_mem_mapping *mapping; /* another's; NULL: ours */
 
+    const char *algorithm;        /* of the latest call; static */
     struct weft_plan_facts facts; /* the same on all ranks */
     uint32_t *host_of;            /* owned */
     struct weft_comm_choice choices[WEFT_COLLECTIVE_CHOICES];
 
-    uint32_t number; /* of the next call */
+    _Atomic uint32_t number; /* of the next call; its notes are there before */
+    uint32_t chain; /* what jobs are signed with: one call that differs spoils all after it */
     struct weft_comm_note notes[WEFT_COLLECTIVE_KEPT];
     struct weft_comm_report *reports; /* [ranks], on a coordinator; owned */
-    bool is_late;                     /* the present one's end was asked for */
+    struct weft_comm_inquiry inquiry; /* on a coordinator */
+    uint32_t late;                    /* call + 1 whose end was asked for */
     struct weft_comm_shape shapes[WEFT_COLLECTIVE_SHAPES];
 };
 
@@ -82,10 +98,18 @@ void weft_comm_bind_job(const struct weft_collectives *collectives, struct weft_
 
 /* ---- reports.c: hooks of exec ---- */
 /* "allreduce #12 (f32 x 100, sum)" */
+void weft_comm_name_call(const weft_call_t *call, uint32_t number, char *text, size_t room);
 void weft_comm_name_job(void *owner, const struct weft_exec_job *job, char *text, size_t room);
-void weft_comm_stuck(void *owner, const struct weft_exec_job *job, uint32_t missing, bool is_late);
-bool weft_comm_has_gone(void *owner, const struct weft_exec_group *group, uint32_t *rank_p,
-                        char *text, size_t room);
+void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
+                     const struct weft_exec_stuck *stuck);
+bool weft_comm_has_gone(void *owner, const struct weft_exec_group *group, uint32_t rank,
+                        struct weft_exec_gone *gone_p);
 void weft_comm_differs(void *owner, const struct weft_exec_job *job, uint32_t rank);
+void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, uint32_t rank,
+                                 const struct weft_exec_lengths *lengths);
+/* A message that nobody receives (of p2p, under the lock). */
+void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag);
+void weft_comm_reports_open(struct weft_collectives *collectives);
+void weft_comm_reports_close(struct weft_collectives *collectives);
 
 #endif

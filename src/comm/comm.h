@@ -69,6 +69,8 @@ weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *ca
                                    weft_request_t *request_p);
 /* Bytes that collectives of this rank have read and written in memory. */
 uint64_t weft_comm_moved(const struct weft_comm *comm);
+/* Name of the algorithm of its latest collective; "": none was called. */
+const char *weft_comm_algorithm(const struct weft_comm *comm);
 /* ERR_BUSY while communicators split off from it are open; after anything else it is gone. */
 weft_status_t weft_comm_end(struct weft_comm *comm);
 

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who waits long in a collective tells the coordinator (the lowest living rank of the communicator) what it
- * called and whom it waits for. The coordinator compares: two calls with the same number that differ are a
- * mismatch, and both are named. When somebody's time is up it follows the chain of who waits for whom to a
- * rank that has not said anything: that one has not come.
+ * Who waits long in a collective tells the coordinator (the lowest living rank of the communicator) and whom
+ * it waits for what it called. Whoever hears of a call with its own number that differs from its own names
+ * both: a mismatch. The same, when a message has another length than was expected, or lies where nobody
+ * receives it: then its sender is asked for its call. What a rank shows and sends is signed with the chain of
+ * all its calls, so that one that differed is found out by the next that needs the others: then the calls
+ * before it are compared.
+ *
+ * When somebody's time is up the coordinator asks all ranks whether they have come; those who have not, or do
+ * not answer, are named. If all have, it follows the chain of who waits for whom.
  */
 #include "comm/collectives.h"
 
@@ -12,6 +17,10 @@
 #include <string.h>
 
 #define TEXT_LEN 400
+#define ANSWER_MS 80                      /* of an inquiry */
+#define NAMED 4                           /* ranks, at most */
+#define HISTORY 16                        /* calls that are looked at when the chains differ */
+#define RECENT (WEFT_COLLECTIVE_KEPT / 2) /* calls whose notes nobody writes to meanwhile */
 
 static void print_call(const struct weft_comm_note *note, char *text, size_t room)
 {
@@ -33,6 +42,41 @@ static void print_call(const struct weft_comm_note *note, char *text, size_t roo
     if ((size_t)at < room) {
         snprintf(text + at, room - (size_t)at, ")");
     }
+}
+
+void weft_comm_name_call(const weft_call_t *call, uint32_t number, char *text, size_t room)
+{
+    const struct weft_comm_note note = {.number = number,
+                                        .coll = (uint8_t)call->coll,
+                                        .dtype = (uint8_t)call->dtype,
+                                        .op = (uint8_t)call->op,
+                                        .root = (uint32_t)call->root,
+                                        .count = call->count};
+    print_call(&note, text, room);
+}
+
+static bool is_kept(const struct weft_collectives *it, const struct weft_exec_job *job)
+{
+    return atomic_load(&it->number) - job->number <= RECENT;
+}
+
+/* Of a job that is not over. So many may be begun that its note is gone: then there are words for it, but
+ * nothing to compare. */
+static struct weft_comm_note note_of(const struct weft_collectives *it,
+                                     const struct weft_exec_job *job)
+{
+    const struct weft_exec_stage *first = &job->stage[0];
+    if (is_kept(it, job)) {
+        return it->notes[job->number % WEFT_COLLECTIVE_KEPT];
+    }
+    return (struct weft_comm_note){.number = job->number,
+                                   .signature = job->signature,
+                                   .coll =
+                                       job->stages > 1 ? WEFT_ALLREDUCE : (uint8_t)first->plan.coll,
+                                   .dtype = (uint8_t)first->data.dtype,
+                                   .op = (uint8_t)first->data.op,
+                                   .root = job->stages > 1 ? 0 : first->plan.root,
+                                   .count = first->data.count};
 }
 
 static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
@@ -63,25 +107,30 @@ static void fail(struct weft_collectives *it, weft_status_t status, uint32_t ran
     weft_control_fail(it->comm->job->control, &failure, is_final);
 }
 
-static void name_mismatch(struct weft_collectives *it, const struct weft_comm_note *one,
-                          uint32_t one_rank, const struct weft_comm_note *other,
-                          uint32_t other_rank)
+struct caller {
+    uint32_t rank;
+    const struct weft_comm_note *note;
+};
+
+static void name_mismatch(struct weft_collectives *it, struct caller one, struct caller other,
+                          const char *more)
 {
     char text[TEXT_LEN], left[96], right[96];
-    print_call(one, left, sizeof(left));
-    print_call(other, right, sizeof(right));
-    snprintf(text, sizeof(text),
-             "rank %u called %s, rank %u called %s%s; all ranks must make the same calls", one_rank,
-             left, other_rank, right,
-             strcmp(left, right) == 0 ? " with another scale, algorithm or setting" : "");
-    fail(it, WEFT_ERR_MISMATCH, other_rank, text, false);
+    print_call(one.note, left, sizeof(left));
+    print_call(other.note, right, sizeof(right));
+    snprintf(text, sizeof(text), "rank %u called %s, rank %u called %s%s%s", one.rank, left,
+             other.rank, right,
+             strcmp(left, right) == 0 ? " with other pieces, scale, algorithm or settings" : "",
+             more);
+    fail(it, WEFT_ERR_MISMATCH, other.rank, text, false);
 }
 
 /* What the rank itself called with this number; NULL: it is not there yet, or long past. */
 static const struct weft_comm_note *own_note(const struct weft_collectives *it, uint32_t number)
 {
+    uint32_t next = atomic_load_explicit(&it->number, memory_order_acquire);
     const struct weft_comm_note *note = &it->notes[number % WEFT_COLLECTIVE_KEPT];
-    return number < it->number && note->number == number ? note : NULL;
+    return number < next && next - number <= RECENT && note->number == number ? note : NULL;
 }
 
 static bool is_other(const struct weft_comm_note *a, const struct weft_comm_note *b)
@@ -95,12 +144,47 @@ static bool find_mismatch(struct weft_collectives *it, const struct weft_comm_no
     for (uint32_t i = 0; i < it->comm->ranks; i++) {
         const struct weft_comm_report *report = &it->reports[i];
         if (i != rank && report->is_there && is_other(&report->note, note)) {
-            name_mismatch(it, &report->note, i, note, rank);
+            name_mismatch(it, (struct caller){i, &report->note}, (struct caller){rank, note}, "");
             return true;
         }
     }
     return false;
 }
+
+/* ---- saying it ---- */
+
+static void take_report(struct weft_collectives *it, const struct weft_wire_calling *calling);
+
+static struct weft_wire_calling calling_of(const struct weft_collectives *it,
+                                           const struct weft_comm_note *note,
+                                           enum weft_wire_calling_about about)
+{
+    return (struct weft_wire_calling){.about = (uint8_t)about,
+                                      .coll = note->coll,
+                                      .dtype = note->dtype,
+                                      .op = note->op,
+                                      .channel = it->comm->id,
+                                      .rank = it->comm->rank,
+                                      .missing = WEFT_WIRE_NO_RANK,
+                                      .number = note->number,
+                                      .root = note->root,
+                                      .signature = note->signature,
+                                      .chain = note->chain,
+                                      .count = note->count};
+}
+
+static void say(struct weft_collectives *it, uint32_t to, const struct weft_wire_calling *calling)
+{
+    uint8_t bytes[WEFT_WIRE_CALLING_LEN];
+    if (to == it->comm->rank) {
+        take_report(it, calling);
+        return;
+    }
+    weft_wire_calling_encode(calling, bytes);
+    (void)weft_control_call(it->comm->job->control, job_rank(it->comm, to), bytes, sizeof(bytes));
+}
+
+/* ---- whose time is up ---- */
 
 /* Whom everybody waits for in the end, beginning with one that somebody waits for. */
 static uint32_t find_absent(const struct weft_collectives *it, uint32_t rank, uint32_t number)
@@ -116,52 +200,180 @@ static uint32_t find_absent(const struct weft_collectives *it, uint32_t rank, ui
     return rank;
 }
 
-static void print_late(const struct weft_collectives *it, const struct weft_comm_note *note,
-                       uint32_t absent, uint64_t timeout_ms, char *text)
+/* "rank 1 (pid 7 on node1), rank 3 (pid 9 on node2)"; its length */
+static size_t print_names(const struct weft_collectives *it, const uint32_t *ranks, uint32_t count,
+                          char *text, size_t room)
 {
-    char call[96], name[128] = "a rank";
-    print_call(note, call, sizeof(call));
-    if (absent < it->comm->ranks) {
-        weft_p2p_comm_name(it->messages, absent, name, sizeof(name));
+    size_t len = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && i < NAMED && len < room; i++) {
+        char name[128];
+        weft_p2p_comm_name(it->messages, ranks[i], name, sizeof(name));
+        len += (size_t)snprintf(text + len, room - len, "%s%s", i > 0 ? ", " : "", name);
     }
-    snprintf(text, TEXT_LEN, "%s has not %s %s within %llu ms", name,
-             absent < it->comm->ranks ? "entered" : "done its part of", call,
-             (unsigned long long)timeout_ms);
+    if (count > NAMED && len < room) {
+        len += (size_t)snprintf(text + len, room - len, " and %u more", count - NAMED);
+    }
+    return len < room ? len : room - 1;
 }
 
-static void take_report(struct weft_collectives *it, const struct weft_wire_calling *calling)
+/* ranks: who is missing, the first NAMED of them. */
+static void print_late(const struct weft_collectives *it, const struct weft_comm_note *note,
+                       const uint32_t *ranks, uint32_t count, uint64_t timeout_ms, char *text)
 {
-    const struct weft_comm_note note = {.number = calling->number,
-                                        .signature = calling->signature,
-                                        .coll = calling->coll,
-                                        .dtype = calling->dtype,
-                                        .op = calling->op,
-                                        .root = calling->root,
-                                        .count = calling->count};
+    char call[96];
+    size_t len = print_names(it, ranks, count, text, TEXT_LEN - 160);
+    print_call(note, call, sizeof(call));
+    snprintf(text + len, TEXT_LEN - len, "%s %s within %llu ms",
+             count == 0   ? "nobody is missing, but nobody has ended"
+             : count == 1 ? " has not done its part of"
+                          : " have not done their parts of",
+             call, (unsigned long long)timeout_ms);
+}
+
+static bool has_come(const struct weft_collectives *it, uint32_t rank)
+{
+    const struct weft_comm_inquiry *inquiry = &it->inquiry;
+    const struct weft_comm_report *report = &it->reports[rank];
+    if (rank == it->comm->rank) {
+        return atomic_load(&it->number) > inquiry->note.number;
+    }
+    return report->is_there && report->inquiry == inquiry->number &&
+           report->note.number >= inquiry->note.number;
+}
+
+static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_comm_inquiry *inquiry = WEFT_CONTAINER_OF(timer, struct weft_comm_inquiry, timer);
+    struct weft_collectives *it = WEFT_CONTAINER_OF(inquiry, struct weft_collectives, inquiry);
+    uint32_t absent[NAMED], count = 0;
     char text[TEXT_LEN];
-    uint32_t absent;
-    const struct weft_comm_note *own = own_note(it, note.number);
-    if (own != NULL && is_other(own, &note)) {
-        name_mismatch(it, own, it->comm->rank, &note, calling->rank);
+    (void)now_ns;
+    for (uint32_t rank = 0; rank < it->comm->ranks; rank++) {
+        if (!has_come(it, rank)) {
+            if (count < NAMED) {
+                absent[count] = rank;
+            }
+            count++;
+        }
+    }
+    if (count == 0) {
+        absent[0] = find_absent(it, inquiry->missing, inquiry->note.number);
+        count = absent[0] < it->comm->ranks;
+    }
+    print_late(it, &inquiry->note, absent, count, inquiry->timeout_ms, text);
+    fail(it, WEFT_ERR_TIMEOUT, count > 0 ? absent[0] : WEFT_WIRE_NO_RANK, text, false);
+}
+
+static void inquire(struct weft_collectives *it, const struct weft_comm_note *note,
+                    const struct weft_wire_calling *late)
+{
+    struct weft_comm_inquiry *inquiry = &it->inquiry;
+    const struct weft_wire_calling where = calling_of(it, note, WEFT_CALLING_WHERE);
+    if (!weft_list_is_empty(&inquiry->timer.node)) {
         return;
     }
+    inquiry->number++;
+    inquiry->note = *note;
+    inquiry->missing = late->missing;
+    inquiry->timeout_ms = late->timeout_ms;
+    it->reports[late->rank].inquiry = inquiry->number;
+    for (uint32_t rank = 0; rank < it->comm->ranks; rank++) {
+        if (rank != it->comm->rank && rank != late->rank) {
+            say(it, rank, &where);
+        }
+    }
+    weft_engine_timer_set(it->comm->job->engine, &inquiry->timer, weft_clock_after_ms(ANSWER_MS));
+}
+
+/* ---- hearing it ---- */
+
+static void compare(struct weft_collectives *it, const struct weft_comm_note *note,
+                    const struct weft_wire_calling *calling)
+{
+    struct weft_comm_report *report;
     if (coordinator(it->comm) != it->comm->rank) {
         return;
     }
     if (it->reports == NULL) {
         it->reports = calloc(it->comm->ranks, sizeof(*it->reports));
     }
-    if (it->reports == NULL || calling->rank >= it->comm->ranks) {
+    if (it->reports == NULL) {
         return;
     }
-    it->reports[calling->rank] =
-        (struct weft_comm_report){.note = note, .missing = calling->missing, .is_there = true};
-    if (find_mismatch(it, &note, calling->rank) || !calling->is_late) {
+    report = &it->reports[calling->rank];
+    *report = (struct weft_comm_report){.note = *note,
+                                        .missing = calling->missing,
+                                        .inquiry = it->inquiry.number,
+                                        .is_there = true};
+    if (!find_mismatch(it, note, calling->rank) && calling->about == WEFT_CALLING_LATE) {
+        inquire(it, note, calling);
+    }
+}
+
+/* The calls are alike, but one before them was not. */
+static void tell_history(struct weft_collectives *it, uint32_t to, uint32_t number)
+{
+    for (uint32_t i = 1; i <= HISTORY && i <= number; i++) {
+        const struct weft_comm_note *note = own_note(it, number - i);
+        if (note != NULL) {
+            const struct weft_wire_calling calling = calling_of(it, note, WEFT_CALLING_HISTORY);
+            say(it, to, &calling);
+        }
+    }
+}
+
+static void answer_stray(struct weft_collectives *it, const struct weft_wire_calling *question)
+{
+    uint32_t next = atomic_load_explicit(&it->number, memory_order_acquire);
+    for (uint32_t i = 1; i <= RECENT && i <= next; i++) {
+        const struct weft_comm_note *note = own_note(it, next - i);
+        for (uint32_t stage = 0; note != NULL && stage < WEFT_EXEC_STAGES; stage++) {
+            if (weft_exec_tag(note->chain, note->number, stage) == question->tag) {
+                const struct weft_wire_calling answer = calling_of(it, note, WEFT_CALLING_REPORT);
+                say(it, question->rank, &answer);
+                return;
+            }
+        }
+    }
+}
+
+/* calling->rank is one of ours. */
+static void take_report(struct weft_collectives *it, const struct weft_wire_calling *calling)
+{
+    const struct weft_comm_note note = {.number = calling->number,
+                                        .signature = calling->signature,
+                                        .chain = calling->chain,
+                                        .coll = calling->coll,
+                                        .dtype = calling->dtype,
+                                        .op = calling->op,
+                                        .root = calling->root,
+                                        .count = calling->count};
+    const struct weft_comm_note *own = own_note(it, note.number);
+    const struct caller me = {it->comm->rank, own}, them = {calling->rank, &note};
+    char more[96];
+    if (calling->about == WEFT_CALLING_STRAY) {
+        answer_stray(it, calling);
         return;
     }
-    absent = find_absent(it, calling->missing, note.number);
-    print_late(it, &note, absent, calling->timeout_ms, text);
-    fail(it, WEFT_ERR_TIMEOUT, absent, text, false);
+    if (own != NULL && is_other(own, &note)) {
+        name_mismatch(it, me, them, "");
+    } else if (calling->about == WEFT_CALLING_HISTORY) {
+        return;
+    } else if (own != NULL && own->chain != note.chain) {
+        tell_history(it, calling->rank, note.number);
+    } else if (own != NULL && calling->about == WEFT_CALLING_LENGTH) {
+        snprintf(more, sizeof(more), ": %llu bytes came where %llu were expected",
+                 (unsigned long long)calling->came, (unsigned long long)calling->expected);
+        name_mismatch(it, me, them, more);
+    } else if (calling->about == WEFT_CALLING_WHERE) {
+        if (own != NULL) {
+            const struct weft_wire_calling here = calling_of(it, own, WEFT_CALLING_REPORT);
+            say(it, calling->rank, &here);
+        }
+    } else {
+        compare(it, &note, calling);
+    }
 }
 
 void weft_comm_calling_arrived(struct weft_job *job, uint32_t from, const uint8_t *payload,
@@ -188,81 +400,136 @@ void weft_comm_calling_arrived(struct weft_job *job, uint32_t from, const uint8_
 
 void weft_comm_name_job(void *owner, const struct weft_exec_job *job, char *text, size_t room)
 {
-    const struct weft_collectives *it = owner;
-    print_call(&it->notes[job->number % WEFT_COLLECTIVE_KEPT], text, room);
+    const struct weft_comm_note note = note_of(owner, job);
+    print_call(&note, text, room);
 }
 
-bool weft_comm_has_gone(void *owner, const struct weft_exec_group *group, uint32_t *rank_p,
-                        char *text, size_t room)
+/* Under the lock. */
+static bool is_gone(const struct weft_collectives *it, uint32_t rank, struct weft_exec_gone *gone_p)
+{
+    char name[128];
+    if (rank == it->comm->rank ||
+        !weft_control_is_gone(it->comm->job->control, job_rank(it->comm, rank))) {
+        return false;
+    }
+    gone_p->rank = rank;
+    weft_p2p_comm_name(it->messages, rank, name, sizeof(name));
+    snprintf(gone_p->text, sizeof(gone_p->text), "%s has closed before it did its part", name);
+    return true;
+}
+
+bool weft_comm_has_gone(void *owner, const struct weft_exec_group *group, uint32_t rank,
+                        struct weft_exec_gone *gone_p)
 {
     const struct weft_collectives *it = owner;
-    const struct weft_comm *comm = it->comm;
-    bool is_gone = false;
-    weft_engine_lock(comm->job->engine);
-    for (uint32_t i = 0; i < group->ranks && !is_gone; i++) {
-        uint32_t rank = group->members != NULL ? group->members[i] : i;
-        char name[128];
-        if (weft_control_is_gone(comm->job->control, job_rank(comm, rank))) {
-            is_gone = true;
-            *rank_p = rank;
-            weft_p2p_comm_name(it->messages, rank, name, sizeof(name));
-            snprintf(text, room, "%s has closed before it did its part", name);
-        }
+    uint32_t count = group != NULL ? group->ranks : it->comm->ranks;
+    bool has_gone = false;
+    weft_engine_lock(it->comm->job->engine);
+    if (rank != WEFT_WIRE_NO_RANK) {
+        has_gone = is_gone(it, rank, gone_p);
     }
-    weft_engine_unlock(comm->job->engine);
-    return is_gone;
+    for (uint32_t i = 0; rank == WEFT_WIRE_NO_RANK && i < count && !has_gone; i++) {
+        has_gone =
+            is_gone(it, group != NULL && group->members != NULL ? group->members[i] : i, gone_p);
+    }
+    weft_engine_unlock(it->comm->job->engine);
+    return has_gone;
 }
 
-static void tell(struct weft_collectives *it, const struct weft_exec_job *job, uint32_t missing,
-                 bool is_late)
+/* To the coordinator, and to whom we wait for: it may have called something else, ended it, and gone on. */
+static void tell(struct weft_collectives *it, const struct weft_wire_calling *calling)
 {
     struct weft_comm *comm = it->comm;
-    const struct weft_comm_note *note = &it->notes[job->number % WEFT_COLLECTIVE_KEPT];
-    const struct weft_wire_calling calling = {.is_late = is_late,
-                                              .coll = note->coll,
-                                              .dtype = note->dtype,
-                                              .op = note->op,
-                                              .channel = comm->id,
-                                              .rank = comm->rank,
-                                              .missing = missing,
-                                              .number = job->number,
-                                              .root = note->root,
-                                              .signature = note->signature,
-                                              .count = note->count,
-                                              .timeout_ms = job->timeout_ms};
-    uint8_t bytes[WEFT_WIRE_CALLING_LEN];
-    uint32_t to = coordinator(comm);
-    weft_wire_calling_encode(&calling, bytes);
+    uint32_t to;
     weft_engine_lock(comm->job->engine);
-    if (to == comm->rank) {
-        take_report(it, &calling);
-    } else {
-        (void)weft_control_call(comm->job->control, job_rank(comm, to), bytes, sizeof(bytes));
-    }
-    /* Whom we wait for may have called something else, ended it, and gone on. */
-    if (missing < comm->ranks && missing != to && missing != comm->rank) {
-        (void)weft_control_call(comm->job->control, job_rank(comm, missing), bytes, sizeof(bytes));
+    to = coordinator(comm);
+    say(it, to, calling);
+    if (calling->missing < comm->ranks && calling->missing != to &&
+        calling->missing != comm->rank) {
+        say(it, calling->missing, calling);
     }
     weft_engine_unlock(comm->job->engine);
 }
 
-void weft_comm_stuck(void *owner, const struct weft_exec_job *job, uint32_t missing, bool is_late)
+/* The coordinator was asked, and its word has not come. */
+static void give_up(struct weft_collectives *it, const struct weft_comm_note *note,
+                    const struct weft_exec_stuck *stuck)
+{
+    uint32_t missing[2] = {stuck->missing}, count = stuck->missing < it->comm->ranks;
+    char text[TEXT_LEN];
+    weft_engine_lock(it->comm->job->engine);
+    uint32_t silent = coordinator(it->comm);
+    if (silent != it->comm->rank && (count == 0 || silent != missing[0])) {
+        missing[count++] = silent;
+    }
+    print_late(it, note, missing, count, stuck->timeout_ms, text);
+    fail(it, WEFT_ERR_TIMEOUT, missing[0], text, true);
+    weft_engine_unlock(it->comm->job->engine);
+}
+
+void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
+                     const struct weft_exec_stuck *stuck)
 {
     struct weft_collectives *it = owner;
-    char text[TEXT_LEN];
-    if (!is_late || !it->is_late) {
-        it->is_late = is_late;
-        tell(it, job, missing, is_late);
+    const struct weft_comm_note note = note_of(it, job);
+    struct weft_wire_calling calling =
+        calling_of(it, &note, stuck->is_late ? WEFT_CALLING_LATE : WEFT_CALLING_REPORT);
+    if (stuck->is_late && it->late == job->number + 1) {
+        give_up(it, &note, stuck);
         return;
     }
-    /* The coordinator was asked, and its word has not come. */
-    print_late(it, &it->notes[job->number % WEFT_COLLECTIVE_KEPT], missing, job->timeout_ms, text);
-    weft_engine_lock(it->comm->job->engine);
-    fail(it, WEFT_ERR_TIMEOUT, missing, text, true);
-    weft_engine_unlock(it->comm->job->engine);
+    it->late = stuck->is_late ? job->number + 1 : 0;
+    calling.missing = stuck->missing;
+    calling.timeout_ms = stuck->timeout_ms;
+    if (is_kept(it, job)) {
+        tell(it, &calling);
+    }
 }
 
 void weft_comm_differs(void *owner, const struct weft_exec_job *job, uint32_t rank)
 {
-    tell(owner, job, rank, false);
+    struct weft_collectives *it = owner;
+    const struct weft_comm_note note = note_of(it, job);
+    struct weft_wire_calling calling = calling_of(it, &note, WEFT_CALLING_REPORT);
+    calling.missing = rank;
+    if (is_kept(it, job)) {
+        tell(it, &calling);
+    }
+}
+
+void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, uint32_t rank,
+                                 const struct weft_exec_lengths *lengths)
+{
+    struct weft_collectives *it = owner;
+    const struct weft_comm_note note = note_of(it, job);
+    struct weft_wire_calling calling = calling_of(it, &note, WEFT_CALLING_LENGTH);
+    calling.came = lengths->came;
+    calling.expected = lengths->expected;
+    if (is_kept(it, job)) {
+        weft_engine_lock(it->comm->job->engine);
+        say(it, rank, &calling);
+        weft_engine_unlock(it->comm->job->engine);
+    }
+}
+
+void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag)
+{
+    struct weft_collectives *it = owner;
+    const struct weft_comm_note none = {0};
+    struct weft_wire_calling question = calling_of(it, &none, WEFT_CALLING_STRAY);
+    question.tag = tag;
+    say(it, rank, &question);
+}
+
+void weft_comm_reports_open(struct weft_collectives *it)
+{
+    weft_engine_timer_open(&it->inquiry.timer, end_inquiry);
+}
+
+void weft_comm_reports_close(struct weft_collectives *it)
+{
+    struct weft_engine *engine = it->comm->job->engine;
+    weft_engine_lock(engine);
+    weft_engine_timer_cancel(engine, &it->inquiry.timer);
+    weft_engine_unlock(engine);
 }

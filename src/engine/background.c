@@ -23,7 +23,7 @@
 #define IDLE_NS UINT64_C(100000)
 #define NAP_MS 1
 #define FIRST_LOOK_MS 10 /* the first engine is armed already; its timers are not nearer */
-#define STACK_LEN ((size_t)256 << 10)
+#define STACK_LEN ((size_t)1 << 20) /* reductions run on it too, also unoptimised ones */
 #define NAP_DOUBLINGS 2 /* 4 ms: how long what arrives may wait once the application computes */
 #define ROUNDS 16       /* then other engines have their turn */
 

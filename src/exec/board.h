@@ -39,6 +39,7 @@ struct weft_board_seat {
     struct weft_board_line lines[WEFT_BOARD_LINES];
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t ended;
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t asleep;
+    _Atomic uint32_t has_failed; /* its communicator has: it shows nothing any more */
 };
 
 struct weft_board_table { /* at the beginning */

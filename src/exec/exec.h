@@ -96,20 +96,37 @@ struct weft_exec_job {
 /* Sets job->quick, if it has a short plan. */
 void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick);
 
+struct weft_exec_stuck {
+    uint32_t missing; /* a rank that is waited for, or NO_RANK */
+    bool is_late;
+    uint64_t timeout_ms; /* that it had */
+};
+struct weft_exec_gone {
+    uint32_t rank; /* of the communicator */
+    char text[256];
+};
+struct weft_exec_lengths {
+    size_t came, expected;
+};
+
 struct weft_exec_spec {
     struct weft_p2p_comm *messages; /* of this communicator's collectives alone; lent */
     uint32_t ranks;
     bool is_crowded; /* more ranks than CPUs here */
     void *owner;     /* for the hooks */
-    /* A job waits since long (asked again every half second), or (is_late) its time is up. `missing`: a rank
-     * that is waited for, or NO_RANK. Not under the lock. */
-    void (*stuck)(void *owner, const struct weft_exec_job *job, uint32_t missing, bool is_late);
-    /* Has a rank of the group closed or died? (the communicator's number of it, words) */
-    bool (*is_gone)(void *owner, const struct weft_exec_group *group, uint32_t *rank_p, char *text,
-                    size_t room);
+    /* A job waits since long (asked again every half second), or (is_late) its time of timeout_ms is up.
+     * `missing`: a rank that is waited for, or NO_RANK. Not under the lock. */
+    void (*stuck)(void *owner, const struct weft_exec_job *job,
+                  const struct weft_exec_stuck *stuck);
+    /* Has `rank` closed or died; NO_RANK: any of the group? (the communicator's number of it, words) */
+    bool (*is_gone)(void *owner, const struct weft_exec_group *group, uint32_t rank,
+                    struct weft_exec_gone *gone_p);
     void (*name)(void *owner, const struct weft_exec_job *job, char *text, size_t room);
     /* A rank called something else. */
     void (*differs)(void *owner, const struct weft_exec_job *job, uint32_t rank);
+    /* What a rank sent has another length: its call must be another. */
+    void (*differs_in_length)(void *owner, const struct weft_exec_job *job, uint32_t rank,
+                              const struct weft_exec_lengths *lengths);
 };
 
 weft_status_t weft_exec_open(const struct weft_exec_spec *spec, struct weft_exec **exec_p);
@@ -126,6 +143,8 @@ weft_status_t weft_exec_run(struct weft_exec *exec, struct weft_exec_job *job);
 /* Begins it; the request is ended when it is done. The job is copied. */
 weft_status_t weft_exec_begin(struct weft_exec *exec, const struct weft_exec_job *job,
                               weft_request_t request);
+/* Of the messages of a stage of a call: calls that differ never match. */
+uint32_t weft_exec_tag(uint32_t signature, uint32_t number, uint32_t stage);
 /* Bytes that runs of this rank have read and written in memory, without those in the kernel. */
 uint64_t weft_exec_moved(const struct weft_exec *exec);
 

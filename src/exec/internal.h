@@ -93,15 +93,23 @@ struct weft_exec {
     /* a run that waits long, or is not its caller's (queue.c); under the engine's lock */
     struct weft_exec_run *waiting; /* whose word the poller looks at */
     struct weft_engine_poller poller;
-    bool is_polled, is_armed;
+    bool is_polled;
+    bool is_armed;            /* whoever sleeps relies on being rung for */
+    struct weft_board *armed; /* where that is said; NULL: nowhere; lent */
     struct weft_engine_work work;
     struct weft_engine_timer timer;
     struct weft_list queue; /* of weft_exec_entry */
     struct weft_exec_run active;
     _Atomic bool is_active;
     bool is_at_work;
-    uint64_t began_ns, told_ns;
+
+    /* the present run's time: of job `timed` - 1 */
+    uint32_t timed;
+    uint64_t began_ns, told_ns, looked_ns;
     bool is_late;
+    uint64_t heard_ns;    /* since when a member says that it has failed; 0: none does */
+    uint32_t disputed;    /* job + 1 of which a message has a wrong length */
+    uint64_t disputed_ns; /* since when */
 };
 
 /* ---- run.c ---- */
@@ -176,7 +184,23 @@ static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_
     }
 }
 
+/* ---- trouble.c: what a long wait comes to ---- */
+#define WEFT_EXEC_TICK_MS 50 /* between two looks around */
+/* It has failed, and everybody must hear of it. rank: whose fault it is, of the communicator, or NO_RANK. */
+void weft_exec_fail_all(struct weft_exec_run *run, weft_status_t status, uint32_t rank,
+                        const char *text);
+/* A wait begins. */
+void weft_exec_begin_time(struct weft_exec_run *run);
+/* After the communicator's end: with the verdict's words. true: the run has failed. */
+bool weft_exec_check_end(struct weft_exec_run *run);
+/* The same, and a look at ranks and clock. */
+bool weft_exec_look_around(struct weft_exec_run *run);
+/* The same, not more often than needed. */
+void weft_exec_glance(struct weft_exec_run *run);
+
 /* ---- queue.c ---- */
+/* The nearest of those that owners of requests have set: what stands behind is late with the first. */
+void weft_exec_find_limit(struct weft_exec *exec, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p);
 void weft_exec_queue_open(struct weft_exec *exec);
 /* Waits as long as it takes, driving. */
 void weft_exec_wait(struct weft_exec_run *run);

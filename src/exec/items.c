@@ -11,11 +11,10 @@
 
 #define TAG_MASK 0x7fffffffu
 
-/* Two calls that differ never match: their messages wait, and then both are named. */
-static uint32_t tag_of(const struct weft_exec_run *run)
+/* Their messages wait, and then both calls are named. */
+uint32_t weft_exec_tag(uint32_t signature, uint32_t number, uint32_t stage)
 {
-    uint32_t mixed =
-        run->job->signature ^ (run->job->number * 0x9e3779b1u) ^ (run->stage * 0x85ebca77u);
+    uint32_t mixed = signature ^ (number * 0x9e3779b1u) ^ (stage * 0x85ebca77u);
     mixed ^= mixed >> 15;
     mixed *= 0x2c1b3c6du;
     mixed ^= mixed >> 12;
@@ -32,27 +31,44 @@ static void await_bell(struct weft_exec_run *run, uint32_t rank)
     run->await = (struct weft_exec_await){.word = NULL, .rank = rank};
 }
 
+/* Before we look at requests: who is done afterwards rings again. If this takes a ring away, it also sees
+ * what was rung for. */
+static void clear_bell(struct weft_exec *exec)
+{
+    (void)atomic_exchange_explicit(&exec->bell, 0, memory_order_acq_rel);
+}
+
+/* Has it another length than we expected? Then its sender called something else, and both are to be named:
+ * the sender is told, and its verdict is waited for. Nobody gets the data. */
+static bool is_disputed(struct weft_exec_run *run, const struct weft_exec_item *item)
+{
+    struct weft_exec *exec = run->exec;
+    weft_status_t status = weft_p2p_result(item->request);
+    const struct weft_exec_lengths lengths = {.came = weft_p2p_received(item->request),
+                                              .expected = item->slice.len};
+    if ((status != WEFT_OK && status != WEFT_ERR_TRUNCATED) || lengths.came == lengths.expected) {
+        return false;
+    }
+    if (exec->disputed != run->job->number + 1) {
+        exec->disputed = run->job->number + 1;
+        exec->disputed_ns = weft_clock_ns();
+        exec->spec.differs_in_length(exec->spec.owner, run->job, member(run, item->peer), &lengths);
+    }
+    return true;
+}
+
 /* Its result; false: the run has failed. */
 static bool finish(struct weft_exec_run *run, struct weft_exec_item *item)
 {
-    weft_status_t status;
-    size_t len = item->is_send ? item->slice.len : weft_p2p_received(item->request);
-    status = weft_p2p_wait(&item->request, WEFT_NO_LIMIT); /* it is done */
+    weft_status_t status = weft_p2p_wait(&item->request, WEFT_NO_LIMIT); /* it is done */
     item->request = NULL;
-    if (status == WEFT_OK && len != item->slice.len) {
-        char text[128];
-        snprintf(text, sizeof(text), "a rank sent %zu bytes where %zu were expected", len,
-                 item->slice.len);
-        status = WEFT_ERR_MISMATCH;
-        weft_exec_fail(run, status, text);
-        weft_p2p_comm_fail(run->exec->spec.messages, status, WEFT_WIRE_NO_RANK, text, true);
-    } else if (status != WEFT_OK) {
+    if (status != WEFT_OK) {
         char text[WEFT_ERROR_TEXT_LEN];
         snprintf(text, sizeof(text), "%s", weft_error_text());
-        weft_exec_fail(run, status, text);
         if (atomic_load(run->exec->ended) == WEFT_OK) { /* the others count on us */
-            weft_p2p_comm_fail(run->exec->spec.messages, status, member(run, item->peer), text,
-                               true);
+            weft_exec_fail_all(run, status, member(run, item->peer), text);
+        } else {
+            weft_exec_fail(run, status, text);
         }
     }
     return status == WEFT_OK;
@@ -75,16 +91,15 @@ static void clean_sends(struct weft_exec_run *run)
 
 static bool post(struct weft_exec_run *run, struct weft_exec_item *item, uint32_t peer)
 {
-    const struct weft_p2p_item what = {.is_send = item->is_send,
-                                       .slice = item->slice,
-                                       .rank = member(run, peer),
-                                       .tag = tag_of(run),
-                                       .bell = &run->exec->bell};
+    const struct weft_p2p_item what = {
+        .is_send = item->is_send,
+        .slice = item->slice,
+        .rank = member(run, peer),
+        .tag = weft_exec_tag(run->job->signature, run->job->number, run->stage),
+        .bell = &run->exec->bell};
     weft_status_t status = weft_p2p_post(run->exec->spec.messages, &what, &item->request);
     if (status != WEFT_OK) {
-        weft_exec_fail(run, status, weft_error_text());
-        weft_p2p_comm_fail(run->exec->spec.messages, status, WEFT_WIRE_NO_RANK, run->exec->text,
-                           true);
+        weft_exec_fail_all(run, status, WEFT_WIRE_NO_RANK, weft_error_text());
     }
     return status == WEFT_OK;
 }
@@ -98,7 +113,7 @@ bool weft_exec_send(struct weft_exec_run *run, const struct weft_plan_step *step
         return true; /* an empty block: nobody waits for it */
     }
     if (run->sends == exec->item_room) {
-        atomic_store_explicit(&exec->bell, 0, memory_order_relaxed);
+        clear_bell(exec);
         clean_sends(run);
         if (run->sends == exec->item_room || run->state == WEFT_RUN_DRAINS) {
             await_bell(run, step->peer);
@@ -149,10 +164,10 @@ bool weft_exec_recv(struct weft_exec_run *run, const struct weft_plan_step *step
 bool weft_exec_reap(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
-    atomic_store_explicit(&exec->bell, 0, memory_order_seq_cst); /* before we look */
+    clear_bell(exec);
     while (run->next_recv < run->recvs) {
         struct weft_exec_item *item = &exec->recvs[run->next_recv];
-        if (!weft_p2p_is_done(item->request)) {
+        if (!weft_p2p_is_done(item->request) || is_disputed(run, item)) {
             await_bell(run, item->step.peer);
             return false;
         }
@@ -172,7 +187,7 @@ bool weft_exec_is_writable(struct weft_exec_run *run, const struct weft_slice *s
 {
     struct weft_exec *exec = run->exec;
     const uint8_t *from = slice->data;
-    atomic_store_explicit(&exec->bell, 0, memory_order_seq_cst);
+    clear_bell(exec);
     clean_sends(run);
     for (uint32_t i = 0; i < run->sends; i++) {
         const uint8_t *read = exec->sends[i].slice.data;
@@ -186,7 +201,7 @@ bool weft_exec_is_writable(struct weft_exec_run *run, const struct weft_slice *s
 
 bool weft_exec_sends_are_over(struct weft_exec_run *run)
 {
-    atomic_store_explicit(&run->exec->bell, 0, memory_order_seq_cst);
+    clear_bell(run->exec);
     clean_sends(run);
     if (run->sends > 0) {
         await_bell(run, run->exec->sends[0].peer);
@@ -197,7 +212,7 @@ bool weft_exec_sends_are_over(struct weft_exec_run *run)
 bool weft_exec_is_drained(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
-    atomic_store_explicit(&exec->bell, 0, memory_order_seq_cst);
+    clear_bell(exec);
     clean_sends(run);
     for (; run->next_recv < run->recvs; run->next_recv++) {
         struct weft_exec_item *item = &exec->recvs[run->next_recv];

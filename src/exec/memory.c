@@ -149,29 +149,62 @@ static const void *source_at(const struct weft_exec_run *run, const struct weft_
     return weft_exec_resolve(run, &ref, index).data;
 }
 
-/* Everything in one pass, or in several that each begin with what the one before left in output 0. */
+/* More sources than a pass takes: piece by piece, each in several passes over memory of our own, because
+ * the output may be one of the sources that come later. */
+#define PIECE 4096
+
+static void fold_many(struct weft_exec_run *run, const struct weft_plan_step *step,
+                      const struct weft_reduce *whole, size_t count)
+{
+    _Alignas(64) uint8_t partial[PIECE];
+    size_t element = run->binding.element, most = PIECE / element;
+    for (size_t at = 0; at < count; at += most) {
+        size_t n = count - at < most ? count - at : most;
+        uint32_t done = 0;
+        while (done < step->sources) {
+            const void *sources[WEFT_REDUCE_SOURCES];
+            void *outputs[WEFT_REDUCE_SOURCES];
+            struct weft_reduce what = *whole;
+            what.source = sources;
+            what.output = outputs;
+            what.sources = 0;
+            if (done > 0) {
+                sources[what.sources++] = partial;
+            }
+            while (what.sources < WEFT_REDUCE_SOURCES && done < step->sources) {
+                sources[what.sources++] =
+                    (const uint8_t *)source_at(run, step, done++) + at * element;
+            }
+            if (done < step->sources) {
+                outputs[0] = partial;
+                what.outputs = 1;
+                what.divide_by = 1;
+                what.is_streamed = false;
+            } else {
+                for (uint32_t i = 0; i < what.outputs; i++) {
+                    outputs[i] = (uint8_t *)whole->output[i] + at * element;
+                }
+            }
+            weft_reduce_run(&what, n);
+        }
+    }
+}
+
 static void fold(struct weft_exec_run *run, const struct weft_plan_step *step,
                  struct weft_reduce *what, size_t count)
 {
     const void *sources[WEFT_REDUCE_SOURCES];
-    uint32_t done = 0, outputs = what->outputs, divide_by = what->divide_by;
-    while (done < step->sources) {
-        uint32_t n = 0;
-        bool is_last;
-        if (done > 0) {
-            sources[n++] = what->output[0];
-        }
-        while (n < WEFT_REDUCE_SOURCES && done < step->sources) {
-            sources[n++] = source_at(run, step, done++);
-        }
-        is_last = done == step->sources;
-        what->source = sources;
-        what->sources = n;
-        what->outputs = is_last ? outputs : 1;
-        what->divide_by = is_last ? divide_by : 1;
-        weft_reduce_run(what, count);
-        run->exec->moved += (n + what->outputs) * count * run->binding.element;
+    run->exec->moved += (step->sources + what->outputs) * count * run->binding.element;
+    if (step->sources > WEFT_REDUCE_SOURCES) {
+        fold_many(run, step, what, count);
+        return;
     }
+    for (uint32_t i = 0; i < step->sources; i++) {
+        sources[i] = source_at(run, step, i);
+    }
+    what->source = sources;
+    what->sources = step->sources;
+    weft_reduce_run(what, count);
 }
 
 static void reduce_to_all(struct weft_exec_run *run, const struct weft_plan_step *step,

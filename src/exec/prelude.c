@@ -12,12 +12,14 @@ struct extent {
     size_t in, out; /* elements */
 };
 
-static size_t furthest(const size_t *counts, const size_t *places, uint32_t ranks)
+/* Where the last piece of IN ends. */
+static size_t furthest(const struct weft_exec_data *data, uint32_t ranks)
 {
     size_t sum = 0, most = 0;
     for (uint32_t i = 0; i < ranks; i++) {
-        size_t end = (places != NULL ? places[i] : sum) + counts[i];
-        sum += counts[i];
+        size_t count = data->in_counts != NULL ? data->in_counts[i] : data->count;
+        size_t end = (data->in_places != NULL ? data->in_places[i] : sum) + count;
+        sum += count;
         most = end > most ? end : most;
     }
     return most;
@@ -30,8 +32,7 @@ static struct extent extent_of(const struct weft_exec_stage *stage)
     uint32_t ranks = stage->group->ranks;
     struct extent extent = {.in = data->count, .out = data->count};
     if (stage->plan.coll == WEFT_REDUCE_SCATTER && !data->is_cut) {
-        extent.in = data->in_counts != NULL ? furthest(data->in_counts, data->in_places, ranks)
-                                            : data->count * ranks;
+        extent.in = furthest(data, ranks);
         extent.out = data->in_counts != NULL ? data->in_counts[stage->group->rank] : data->count;
     }
     return extent;

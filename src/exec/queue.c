@@ -20,9 +20,6 @@
 #define TURNS_BETWEEN 16 /* of looking, between two turns of the engine */
 #define SPIN_TURNS 8
 #define PATIENCE_NS UINT64_C(100000)
-#define TELL_NS UINT64_C(500000000)
-#define LATE_NS UINT64_C(150000000) /* after which nobody waits for the coordinator's word */
-#define TICK_MS 50
 
 struct weft_exec_entry {
     struct weft_list node;
@@ -41,16 +38,24 @@ static inline void relax(void)
 
 /* ---- the board's doorbell ---- */
 
+/* Says so on the board of the run that waits, and nowhere else. */
 static void set_asleep(struct weft_exec *exec, bool is_asleep)
 {
     const struct weft_exec_run *run = exec->waiting;
-    struct weft_board *board = run != NULL ? run->board : NULL;
-    if (board == NULL || exec->is_armed == is_asleep) {
+    struct weft_board *board = is_asleep && run != NULL ? run->board : NULL;
+    exec->is_armed = is_asleep;
+    if (exec->armed == board) {
         return;
     }
-    exec->is_armed = is_asleep;
-    atomic_fetch_add(&board->table->sleepers, is_asleep ? 1u : UINT32_MAX);
-    atomic_store(&board->seats[board->rank].asleep, is_asleep ? 1 : 0);
+    if (exec->armed != NULL) {
+        atomic_store(&exec->armed->seats[exec->armed->rank].asleep, 0);
+        atomic_fetch_sub(&exec->armed->table->sleepers, 1);
+    }
+    if (board != NULL) {
+        atomic_fetch_add(&board->table->sleepers, 1);
+        atomic_store(&board->seats[board->rank].asleep, 1);
+    }
+    exec->armed = board;
 }
 
 static bool is_due(const struct weft_exec *exec)
@@ -63,6 +68,9 @@ static bool is_due(const struct weft_exec *exec)
 static bool arm(struct weft_engine_poller *poller)
 {
     struct weft_exec *exec = WEFT_CONTAINER_OF(poller, struct weft_exec, poller);
+    if (exec->is_at_work) {
+        return false; /* what it waits for is not known: it is not ours to look at */
+    }
     set_asleep(exec, true);
     atomic_thread_fence(memory_order_seq_cst); /* with weft_exec_show() */
     return !is_due(exec);
@@ -106,66 +114,6 @@ static void watch(struct weft_exec *exec, struct weft_exec_run *run)
     }
 }
 
-/* ---- what a wait comes to ---- */
-
-/* After the communicator's end: with the verdict's words. */
-static bool check_end(struct weft_exec_run *run)
-{
-    struct weft_exec *exec = run->exec;
-    weft_status_t ended = atomic_load_explicit(exec->ended, memory_order_acquire);
-    if (ended == WEFT_OK || run->state == WEFT_RUN_DRAINS) {
-        return false;
-    }
-    weft_exec_fail(run, ended, weft_p2p_comm_text(exec->spec.messages));
-    return true;
-}
-
-/* A rank that has closed or died shows nothing any more: what it has shown before counts. */
-static bool check_gone(struct weft_exec_run *run)
-{
-    struct weft_exec *exec = run->exec;
-    char text[WEFT_ERROR_TEXT_LEN];
-    uint32_t rank;
-    if (run->await.word == NULL || run->state == WEFT_RUN_DRAINS ||
-        !exec->spec.is_gone(exec->spec.owner, run->group, &rank, text, sizeof(text)) ||
-        weft_exec_is_reached(exec, &run->await)) {
-        return false;
-    }
-    weft_exec_fail(run, WEFT_ERR_PEER, text);
-    weft_p2p_comm_fail(exec->spec.messages, WEFT_ERR_PEER, rank, text, true);
-    return true;
-}
-
-static uint32_t missing_rank(const struct weft_exec_run *run)
-{
-    const struct weft_exec_group *group = run->group;
-    if (run->await.rank == WEFT_WIRE_NO_RANK) {
-        return WEFT_WIRE_NO_RANK;
-    }
-    return group->members != NULL ? group->members[run->await.rank] : run->await.rank;
-}
-
-/* Who waits long says so; at the deadline the coordinator is asked to end it. */
-static void keep_time(struct weft_exec_run *run, uint64_t now_ns)
-{
-    struct weft_exec *exec = run->exec;
-    uint64_t timeout_ns =
-        run->job->timeout_ms == WEFT_NO_LIMIT ? WEFT_NEVER : run->job->timeout_ms * WEFT_NS_PER_MS;
-    bool is_late = now_ns - exec->began_ns >= timeout_ns;
-    if (now_ns - exec->told_ns < (is_late ? LATE_NS : TELL_NS) && is_late == exec->is_late) {
-        return;
-    }
-    exec->told_ns = now_ns;
-    exec->is_late = is_late;
-    exec->spec.stuck(exec->spec.owner, run->job, missing_rank(run), is_late);
-}
-
-static void begin_time(struct weft_exec *exec)
-{
-    exec->began_ns = exec->told_ns = weft_clock_ns();
-    exec->is_late = false;
-}
-
 /* ---- blocking calls ---- */
 
 static void sleep_long(struct weft_exec_run *run)
@@ -178,7 +126,7 @@ static void sleep_long(struct weft_exec_run *run)
     }
     watch(exec, run);
     weft_engine_unlock(exec->engine);
-    weft_engine_wait(exec->engine, &exec->bell, weft_clock_after_ms(TICK_MS));
+    weft_engine_wait(exec->engine, &exec->bell, weft_clock_after_ms(WEFT_EXEC_TICK_MS));
     weft_engine_lock(exec->engine);
     watch(exec, NULL);
     weft_engine_unlock(exec->engine);
@@ -188,19 +136,18 @@ static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
     uint64_t since_ns = weft_clock_ns();
-    begin_time(exec);
+    weft_exec_begin_time(run);
     for (uint32_t turn = 1;; turn++) {
         uint64_t now_ns;
-        if (weft_exec_is_reached(exec, &run->await) || check_end(run)) {
+        if (weft_exec_is_reached(exec, &run->await) || weft_exec_check_end(run)) {
             return;
         }
         now_ns = weft_clock_ns();
         if (now_ns - since_ns > PATIENCE_NS) {
             sleep_long(run);
-            if (check_end(run) || check_gone(run)) {
+            if (weft_exec_look_around(run)) {
                 return;
             }
-            keep_time(run, weft_clock_ns());
         } else if (turn % TURNS_BETWEEN == 0) {
             weft_engine_poll(exec->engine);
         } else if (exec->spec.is_crowded || turn > SPIN_TURNS) {
@@ -217,12 +164,12 @@ static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
 static void wait_for_messages(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
-    begin_time(exec);
-    while (weft_engine_wait(exec->engine, &exec->bell, weft_clock_after_ms(TICK_MS)) != WEFT_OK) {
-        if (check_end(run)) {
+    weft_exec_begin_time(run);
+    while (weft_engine_wait(exec->engine, &exec->bell, weft_clock_after_ms(WEFT_EXEC_TICK_MS)) !=
+           WEFT_OK) {
+        if (weft_exec_look_around(run)) {
             return;
         }
-        keep_time(run, weft_clock_ns());
     }
 }
 
@@ -249,6 +196,21 @@ static struct weft_exec_entry *first_entry(struct weft_exec *exec)
     return WEFT_CONTAINER_OF(exec->queue.next, struct weft_exec_entry, node);
 }
 
+void weft_exec_find_limit(struct weft_exec *exec, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p)
+{
+    weft_engine_lock(exec->engine);
+    for (struct weft_list *node = exec->queue.next; node != &exec->queue; node = node->next) {
+        uint64_t deadline_ns, timeout_ms;
+        if (weft_p2p_outer_limit(WEFT_CONTAINER_OF(node, struct weft_exec_entry, node)->request,
+                                 &deadline_ns, &timeout_ms) &&
+            deadline_ns < *deadline_ns_p) {
+            *deadline_ns_p = deadline_ns;
+            *timeout_ms_p = timeout_ms;
+        }
+    }
+    weft_engine_unlock(exec->engine);
+}
+
 /* Under the lock. */
 static void start_next(struct weft_exec *exec)
 {
@@ -261,10 +223,10 @@ static void start_next(struct weft_exec *exec)
     }
     entry = first_entry(exec);
     weft_exec_run_open(&exec->active, exec, &entry->job);
-    begin_time(exec);
+    weft_exec_begin_time(&exec->active);
     exec->is_at_work = true;
     weft_engine_work_add(exec->engine, &exec->work);
-    weft_engine_timer_set(exec->engine, &exec->timer, weft_clock_after_ms(TICK_MS));
+    weft_engine_timer_set(exec->engine, &exec->timer, weft_clock_after_ms(WEFT_EXEC_TICK_MS));
 }
 
 static void end_entry(struct weft_exec *exec, weft_status_t status, const char *text)
@@ -283,12 +245,11 @@ static void work_run(struct weft_engine_work *work)
     if (run->state == WEFT_RUN_GOES && run->stage == 0 && !run->is_begun && run->entry == 0) {
         weft_status_t status = weft_exec_prepare(exec, run->job);
         if (status != WEFT_OK) {
-            weft_exec_fail(run, status, weft_error_text());
-            weft_p2p_comm_fail(exec->spec.messages, status, WEFT_WIRE_NO_RANK, exec->text, true);
+            weft_exec_fail_all(run, status, WEFT_WIRE_NO_RANK, weft_error_text());
         }
     }
-    if (run->state == WEFT_RUN_WAITS && !check_end(run) && !check_gone(run)) {
-        keep_time(run, weft_clock_ns());
+    if (run->state == WEFT_RUN_WAITS) {
+        weft_exec_glance(run);
     }
     weft_exec_advance(run);
 }
@@ -304,6 +265,10 @@ static void work_done(struct weft_engine_work *work)
         return;
     }
     watch(exec, run);
+    if (exec->is_armed) { /* somebody sleeps, and the run has moved on: perhaps to another board */
+        set_asleep(exec, true);
+        atomic_thread_fence(memory_order_seq_cst); /* with weft_exec_show() */
+    }
     (void)poll_words(&exec->poller); /* it may have come meanwhile */
 }
 
@@ -318,7 +283,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         exec->is_at_work = true;
         weft_engine_work_add(exec->engine, &exec->work);
     }
-    weft_engine_timer_set(exec->engine, timer, now_ns + TICK_MS * WEFT_NS_PER_MS);
+    weft_engine_timer_set(exec->engine, timer, now_ns + WEFT_EXEC_TICK_MS * WEFT_NS_PER_MS);
 }
 
 bool weft_exec_is_queued(const struct weft_exec *exec)

@@ -18,6 +18,7 @@
 #define PAUSE_MAX_MS 1000
 #define REDIAL_MS 1500 /* an attempt takes no longer: the path may be up again before the next */
 #define POOL_PER_SLOT 128
+#define LATE_NS UINT64_C(1000000000) /* what came before its NIC lost its carrier is read by then */
 
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns);
 
@@ -227,6 +228,11 @@ static uint32_t find_nic(const struct weft_links *links, const struct weft_lane 
     return 0;
 }
 
+static bool is_without_carrier(const struct weft_links *links, uint32_t nic)
+{
+    return links->down_ns[nic] != 0 && weft_clock_ns() - links->down_ns[nic] < LATE_NS;
+}
+
 /* The peer dialled again before we knew that the old connection is over. */
 static bool take_call(struct weft_bundle *bundle, struct weft_lane *lane)
 {
@@ -251,7 +257,16 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
 {
     struct weft_link *link = bundle->link;
     struct weft_slot *slot;
-    if (lane->slot >= WEFT_LINK_SLOTS || (lane->owner == NULL && !take_call(bundle, lane))) {
+    if (lane->slot >= WEFT_LINK_SLOTS) {
+        return false;
+    }
+    if (is_without_carrier(link->links, find_nic(link->links, lane)) && find_lead(bundle) != NULL) {
+        if (lane->owner != NULL) { /* the news of its NIC was read first, and no more will come */
+            weft_bundle_lost(bundle, &bundle->slots[lane->slot], "its NIC has no carrier");
+        }
+        return false;
+    }
+    if (lane->owner == NULL && !take_call(bundle, lane)) {
         return false;
     }
     slot = &bundle->slots[lane->slot];
@@ -279,7 +294,8 @@ static void tell_down(struct weft_bundle *bundle, const struct weft_slot *slot)
     struct weft_wire_data frame = {.type = WEFT_DATA_ACK,
                                    .flags = WEFT_DATA_DOWN,
                                    .tag = (uint32_t)(slot - bundle->slots),
-                                   .seq = slot->generation};
+                                   .seq = slot->generation,
+                                   .c = is_without_carrier(bundle->link->links, slot->nic)};
     const struct weft_slice nothing = {0};
     if (bundle->link->lane != NULL) {
         weft_link_post(bundle->link, &frame, &nothing, NULL);
@@ -331,7 +347,9 @@ static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char 
 void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_data *frame)
 {
     struct weft_slot *slot = &bundle->slots[frame->tag % WEFT_LINK_SLOTS];
-    if (frame->tag < WEFT_LINK_SLOTS && slot->state == SLOT_UP && slot->generation == frame->seq) {
+    int32_t later = (int32_t)(slot->generation - frame->seq);
+    if (frame->tag < WEFT_LINK_SLOTS && slot->state == SLOT_UP &&
+        (later == 0 || (later > 0 && frame->c != 0))) {
         struct weft_lane *lane = slot->lane;
         weft_bundle_lost(bundle, slot, "the peer gave it up");
         weft_link_refuse(bundle->link->links, lane); /* events of it may follow in this poll */
@@ -431,6 +449,11 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
 
 void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
 {
+    for (uint32_t i = 0; i < links->tcp_count; i++) {
+        if (strcmp(links->nics[i].name, nic) == 0) {
+            links->down_ns[i] = is_up ? 0 : weft_clock_ns();
+        }
+    }
     for (struct weft_list *node = links->bundles.next; node != &links->bundles; node = node->next) {
         struct weft_bundle *bundle = WEFT_CONTAINER_OF(node, struct weft_bundle, node);
         for (uint32_t i = bundle->count; i-- > 0;) { /* the lead last, when its heirs are known */

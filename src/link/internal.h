@@ -12,6 +12,7 @@ struct weft_links {
     struct weft_lane_port *shm;                 /* owned; NULL: not opened */
     struct weft_lane_port *tcp[WEFT_LINK_NICS]; /* owned; one per NIC that carries data */
     struct weft_link_nic nics[WEFT_LINK_NICS];
+    uint64_t down_ns[WEFT_LINK_NICS]; /* when it lost its carrier; 0: it has it */
     uint32_t tcp_count;
     bool is_shm_broken;                /* it could not be opened here */
     size_t keep_room;                  /* bytes of each keep */

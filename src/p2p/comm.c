@@ -135,6 +135,9 @@ void weft_p2p_ended(struct weft_p2p *p2p, uint64_t id, weft_status_t status, con
     struct weft_p2p_comm *comm = weft_p2p_find_comm(p2p, id);
     if (comm != NULL && atomic_load(&comm->ended) == WEFT_OK) {
         end_comm(comm, status, text);
+        if (comm->channel != comm->id) { /* of collectives: their members wait for each other */
+            weft_p2p_tell_ended(comm, status);
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define STRAY_SWEEP_MS 100
+
 struct weft_engine *weft_p2p_engine(const struct weft_p2p_comm *comm)
 {
     return comm->p2p->engine;
@@ -47,6 +49,70 @@ void weft_p2p_comm_fail(struct weft_p2p_comm *comm, weft_status_t status, uint32
     weft_engine_unlock(p2p->engine);
 }
 
+/* ---- members tell each other ---- */
+
+const _Atomic uint32_t *weft_p2p_comm_told(const struct weft_p2p_comm *comm)
+{
+    return &comm->told;
+}
+
+void weft_p2p_tell_ended(struct weft_p2p_comm *comm, weft_status_t status)
+{
+    const struct weft_wire_data frame = {
+        .type = WEFT_DATA_ENDED, .comm = comm->id, .a = (uint64_t)status};
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        struct weft_p2p_peer *peer = comm->peers[rank];
+        if (peer != NULL && !peer->is_gone && !peer->is_going && peer->link.state == WEFT_LINK_UP) {
+            weft_p2p_reply(peer, &frame);
+        }
+    }
+}
+
+void weft_p2p_ended_arrived(struct weft_p2p_comm *comm, const struct weft_wire_data *frame)
+{
+    bool is_status = frame->a > WEFT_OK && frame->a <= WEFT_ERR_UNSUPPORTED;
+    atomic_store(&comm->told, is_status ? (uint32_t)frame->a : WEFT_ERR_PROTOCOL);
+}
+
+void weft_p2p_comm_set_stray(struct weft_p2p_comm *comm, weft_p2p_stray_fn ask, void *owner)
+{
+    weft_engine_lock(comm->p2p->engine);
+    comm->strays = (struct weft_p2p_strays){.ask = ask, .owner = owner};
+    if (ask != NULL && comm->match.arrival_count > 0) {
+        weft_p2p_strays_watch(comm);
+    }
+    weft_engine_unlock(comm->p2p->engine);
+}
+
+void weft_p2p_strays_watch(const struct weft_p2p_comm *comm)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    if (weft_list_is_empty(&p2p->sweep.node)) {
+        weft_engine_timer_set(p2p->engine, &p2p->sweep, weft_clock_after_ms(STRAY_SWEEP_MS));
+    }
+}
+
+bool weft_p2p_strays_look(struct weft_p2p_comm *comm)
+{
+    struct weft_p2p_strays *strays = &comm->strays;
+    const struct weft_match_arrival *oldest;
+    if (strays->ask == NULL || atomic_load(&comm->ended) != WEFT_OK ||
+        (oldest = weft_match_any_arrival(&comm->match, WEFT_MATCH_ANY)) == NULL) {
+        return false;
+    }
+    if (strays->sweeps == 0 || strays->source != oldest->source || strays->tag != oldest->tag) {
+        strays->source = oldest->source;
+        strays->tag = oldest->tag;
+        strays->sweeps = 1;
+        return true;
+    }
+    strays->sweeps++;
+    if ((strays->sweeps & (strays->sweeps - 1)) == 0) {
+        strays->ask(strays->owner, strays->source, strays->tag);
+    }
+    return true;
+}
+
 /* ---- requests ---- */
 
 weft_status_t weft_p2p_post(struct weft_p2p_comm *comm, const struct weft_p2p_item *item,
@@ -70,6 +136,11 @@ bool weft_p2p_is_done(weft_request_t request)
     return atomic_load_explicit(&request->is_done, memory_order_acquire) != 0;
 }
 
+weft_status_t weft_p2p_result(weft_request_t request)
+{
+    return request->status;
+}
+
 size_t weft_p2p_received(weft_request_t request)
 {
     return request->message.len;
@@ -90,6 +161,13 @@ weft_request_t weft_p2p_outer_open(struct weft_p2p_comm *comm, bool is_grouped)
 bool weft_p2p_has_group(const struct weft_p2p_comm *comm)
 {
     return weft_p2p_group_is_open(comm);
+}
+
+bool weft_p2p_outer_limit(weft_request_t request, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p)
+{
+    *deadline_ns_p = request->deadline_ns;
+    *timeout_ms_p = request->timeout_ms;
+    return request->deadline_ns != 0;
 }
 
 void weft_p2p_outer_end(weft_request_t request, weft_status_t status, const char *text)

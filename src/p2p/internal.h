@@ -186,6 +186,15 @@ struct weft_p2p_member {
     weft_status_t refused;  /* of its puts here, since its last flush */
 };
 
+/* A message that nobody receives is a sign that ranks made different calls: its sender is asked, and asked
+ * again after twice as many sweeps. */
+struct weft_p2p_strays {
+    weft_p2p_stray_fn ask; /* NULL: not of interest */
+    void *owner;
+    uint32_t source, tag; /* of the oldest at the last sweep */
+    uint32_t sweeps;      /* since it is the oldest */
+};
+
 struct weft_p2p_comm {
     struct weft_p2p *p2p;
     struct weft_list node;
@@ -204,7 +213,9 @@ struct weft_p2p_comm {
     struct weft_list quiets;
     weft_status_t side_status; /* first error of one-sided operations */
     char side_text[WEFT_P2P_TEXT];
-    _Atomic uint32_t ended; /* status; text before */
+    struct weft_p2p_strays strays; /* of collectives' messages */
+    _Atomic uint32_t told;         /* how a member says that it has failed there; 0: nobody does */
+    _Atomic uint32_t ended;        /* status; text before */
     char text[WEFT_P2P_TEXT];
 };
 
@@ -281,6 +292,15 @@ void weft_p2p_word_heard(struct weft_p2p *p2p, const struct weft_lane_word *word
 struct weft_p2p_comm *weft_p2p_find_comm(struct weft_p2p *p2p, uint64_t id);
 /* Frames that came before this communicator was opened. */
 void weft_p2p_adopt_orphans(struct weft_p2p *p2p, struct weft_p2p_comm *comm);
+
+/* ---- inner.c ---- */
+/* Members whose links are up hear that it has failed here. */
+void weft_p2p_tell_ended(struct weft_p2p_comm *comm, weft_status_t status);
+void weft_p2p_ended_arrived(struct weft_p2p_comm *comm, const struct weft_wire_data *frame);
+/* A message is kept: the sweep will look at it. */
+void weft_p2p_strays_watch(const struct weft_p2p_comm *comm);
+/* At a sweep; false: there is none. */
+bool weft_p2p_strays_look(struct weft_p2p_comm *comm);
 
 /* ---- peers.c ---- */
 /* The communicator's rank of a peer; NO_RANK: not a member. */

@@ -192,6 +192,9 @@ static void frame_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     case WEFT_DATA_HINT:
         weft_p2p_hint_arrived(comm, weft_p2p_source(comm, peer), &done->frame);
         break;
+    case WEFT_DATA_ENDED:
+        weft_p2p_ended_arrived(comm, &done->frame);
+        break;
     default: /* BYE and what later versions may add */
         break;
     }

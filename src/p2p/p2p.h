@@ -111,6 +111,13 @@ void weft_p2p_comm_name(const struct weft_p2p_comm *comm, uint32_t rank, char *t
 void weft_p2p_comm_fail(struct weft_p2p_comm *comm, weft_status_t status, uint32_t rank,
                         const char *text, bool is_final);
 
+/* Not WEFT_OK: a member says over its link that it has failed there. The control plane's verdict has better
+ * words, but may not have a way here. */
+const _Atomic uint32_t *weft_p2p_comm_told(const struct weft_p2p_comm *comm);
+/* A message has lain here for long and nobody receives it; under the lock. */
+typedef void (*weft_p2p_stray_fn)(void *owner, uint32_t rank, uint32_t tag);
+void weft_p2p_comm_set_stray(struct weft_p2p_comm *comm, weft_p2p_stray_fn ask, void *owner);
+
 struct weft_p2p_item { /* a send or a receive whose end rings */
     bool is_send;
     struct weft_slice slice;
@@ -121,11 +128,14 @@ weft_status_t weft_p2p_post(struct weft_p2p_comm *comm, const struct weft_p2p_it
                             weft_request_t *request_p);
 /* Then weft_p2p_wait() returns at once. */
 bool weft_p2p_is_done(weft_request_t request);
-size_t weft_p2p_received(weft_request_t request); /* of a receive that is done */
+weft_status_t weft_p2p_result(weft_request_t request); /* of one that is done */
+size_t weft_p2p_received(weft_request_t request);      /* of a receive that is done */
 /* A request that is not a message: whoever made it ends it, under the lock. is_grouped: this thread's group
  * waits for it. NULL: no memory. */
 weft_request_t weft_p2p_outer_open(struct weft_p2p_comm *comm, bool is_grouped);
 void weft_p2p_outer_end(weft_request_t request, weft_status_t status, const char *text);
+/* Under the lock: the time its owner has set for it; false: none. */
+bool weft_p2p_outer_limit(weft_request_t request, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p);
 bool weft_p2p_has_group(const struct weft_p2p_comm *comm);
 
 /* Under the lock. Memory of a rank of this host, by weft_mem_find(); held until weft_mem_mapping_close().

@@ -117,6 +117,9 @@ static void keep(struct weft_p2p_comm *comm, struct weft_p2p_arrival *arrival)
         weft_p2p_peer_fail(peer, WEFT_ERR_PROTOCOL, "sent more ahead of our receives than it may");
     }
     weft_match_keep(&comm->match, &arrival->match);
+    if (comm->strays.ask != NULL) {
+        weft_p2p_strays_watch(comm);
+    }
     if (!weft_list_is_empty(&comm->probes)) {
         answer_probes(comm);
     }

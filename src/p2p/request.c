@@ -117,6 +117,7 @@ bool weft_p2p_request_is_ours(weft_request_t request)
 void weft_p2p_request_settle(struct weft_request *request)
 {
     struct weft_p2p *p2p = request->comm->p2p;
+    _Atomic uint32_t *bell = request->bell; /* once it is done it is not ours any more */
     bool is_answer = request->kind == REQUEST_ANSWER;
     if (!request->is_ended || request->lent > 0 || request->works > 0) {
         return;
@@ -136,10 +137,10 @@ void weft_p2p_request_settle(struct weft_request *request)
         weft_p2p_request_give(p2p, request);
         return;
     }
-    if (request->bell != NULL) {
-        atomic_store_explicit(request->bell, 1, memory_order_release);
-    }
     atomic_store_explicit(&request->is_done, 1, memory_order_release);
+    if (bell != NULL) { /* after it: who is rung for looks at is_done, and then sleeps */
+        atomic_store_explicit(bell, 1, memory_order_release);
+    }
     weft_engine_completed(p2p->engine);
 }
 
@@ -288,10 +289,6 @@ static void describe(const struct weft_request *request, char *text, size_t room
         snprintf(text, room, "a signal did not come within %llu ms: its word is below %llu",
                  (unsigned long long)request->timeout_ms, (unsigned long long)request->value);
         break;
-    case REQUEST_OUTER:
-        snprintf(text, room, "a collective has not ended within %llu ms",
-                 (unsigned long long)request->timeout_ms);
-        break;
     default:
         snprintf(text, room, "%s has not answered a one-sided operation within %llu ms", name,
                  (unsigned long long)request->timeout_ms);
@@ -310,10 +307,11 @@ static void expire(struct weft_request *request)
     bool is_final = request->is_late;
     describe(request, text, sizeof(text));
     request->is_late = true;
-    p2p->spec.fail(p2p->spec.context,
-                   &(struct weft_p2p_failure){
-                       .comm = comm->channel, .status = WEFT_ERR_TIMEOUT, .rank = rank, .text = text},
-                   is_final);
+    p2p->spec.fail(
+        p2p->spec.context,
+        &(struct weft_p2p_failure){
+            .comm = comm->channel, .status = WEFT_ERR_TIMEOUT, .rank = rank, .text = text},
+        is_final);
 }
 
 /* The oldest that is late; NULL: none. */
@@ -342,6 +340,7 @@ void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns)
         if (late != NULL) {
             expire(late); /* ends all of the communicator's */
         }
+        is_busy |= weft_p2p_strays_look(comm);
         is_busy |= !weft_list_is_empty(&comm->active);
     }
     if (is_busy) {
@@ -358,8 +357,10 @@ weft_status_t weft_p2p_request_set_timeout(weft_request_t request, uint32_t time
     if (!request->is_ended) {
         request->timeout_ms = timeout_ms;
         request->deadline_ns = at_ns;
-        weft_p2p_request_list(request);
-        if (at_ns < p2p->sweep.at_ns) {
+        if (request->kind != REQUEST_OUTER) { /* whoever made it keeps its time */
+            weft_p2p_request_list(request);
+        }
+        if (request->kind != REQUEST_OUTER && at_ns < p2p->sweep.at_ns) {
             weft_engine_timer_set(p2p->engine, &p2p->sweep, at_ns);
         }
     }

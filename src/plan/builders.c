@@ -6,12 +6,12 @@
 #include <string.h>
 
 const struct weft_plan_builder *const weft_plan_builders[] = {
-    &weft_plan_oneshot,       &weft_plan_staged,        &weft_plan_mapped,
-    &weft_plan_ring,          &weft_plan_doubling,      &weft_plan_halving,
-    &weft_plan_binomial,      &weft_plan_binary,        &weft_plan_double_binary,
-    &weft_plan_chain,         &weft_plan_bruck,         &weft_plan_pairwise,
-    &weft_plan_spread,        &weft_plan_direct,        &weft_plan_star,
-    &weft_plan_linear,        &weft_plan_dissemination, NULL,
+    &weft_plan_oneshot,  &weft_plan_staged,        &weft_plan_mapped,
+    &weft_plan_ring,     &weft_plan_doubling,      &weft_plan_halving,
+    &weft_plan_binomial, &weft_plan_binary,        &weft_plan_double_binary,
+    &weft_plan_chain,    &weft_plan_bruck,         &weft_plan_pairwise,
+    &weft_plan_spread,   &weft_plan_direct,        &weft_plan_star,
+    &weft_plan_linear,   &weft_plan_dissemination, NULL,
 };
 
 const struct weft_plan_builder *weft_plan_find(const char *name)

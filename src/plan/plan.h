@@ -107,7 +107,9 @@ enum weft_plan_traits {
     WEFT_PLAN_IN_RANK_ORDER = 2, /* adds in rank order at one owner per element */
     WEFT_PLAN_EQUAL_ONLY = 4,    /* pieces of different sizes are not possible */
     WEFT_PLAN_PIPELINED = 8,     /* `segments` beyond 1 (parts beyond the fewest) make sense */
-    WEFT_PLAN_MAPPED = 16,       /* SHARED, and needs all buffers in memory from weft_alloc() */
+    /* SHARED, and needs all buffers in memory from weft_alloc(). Nobody begins before all have shown each
+     * other where their buffers are: what is in them is there. */
+    WEFT_PLAN_MAPPED = 16,
 };
 
 struct weft_plan_builder {

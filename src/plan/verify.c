@@ -183,15 +183,12 @@ static bool begin_round(struct run *run, struct actor *actor)
 static bool begin_operation(struct run *run, struct actor *actor)
 {
     actor->is_begun = true;
-    actor->is_round_begun = false;
+    actor->is_entered = actor->is_round_begun = false;
     actor->round = actor->index = 0;
     actor->rounds = run->plan->builder->rounds(run->plan, actor->rank);
     actor->shown = actor->anys = 0;
-    if (run->has_clocks && !weft_verify_shared_begin(run, actor)) {
-        return false;
-    }
     weft_verify_fill(run, actor);
-    return true;
+    return !run->has_clocks || weft_verify_shared_begin(run, actor);
 }
 
 static enum turn end_operation(struct run *run, struct actor *actor)
@@ -235,6 +232,9 @@ static enum turn advance(struct run *run, struct actor *actor)
     enum turn turn;
     if (!actor->is_begun && !begin_operation(run, actor)) {
         return TURN_FAILED;
+    }
+    if (run->is_mapped && !actor->is_entered) {
+        return weft_verify_shared_enter(run, actor);
     }
     if (actor->round == actor->rounds) {
         return end_operation(run, actor);

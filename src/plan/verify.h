@@ -57,7 +57,7 @@ struct queue { /* of messages; NOWHERE: empty */
 struct actor {
     uint32_t rank;
     uint32_t op, round, rounds, index;
-    bool is_begun; /* the operation, */
+    bool is_begun, is_entered; /* the operation, */
     bool is_round_begun;
     bool is_waited_for; /* all steps of the round are begun */
     bool is_ready, is_in_place;
@@ -97,7 +97,9 @@ struct shared_op {
     uint32_t *shown_by; /* [shows + 1]: how many ranks */
     uint32_t **all;     /* [shows + 1]: all of their clocks together; NULL until needed */
     uint32_t *began_at; /* [ranks] */
-    uint32_t *end;      /* [ranks]: clocks of those who ended, together */
+    uint32_t *begin;    /* [ranks]: clocks of those who began, together */
+    uint32_t begun;
+    uint32_t *end; /* [ranks]: clocks of those who ended, together */
     uint32_t ended;
     struct any_step *any;
     uint32_t anys; /* of whoever ended first */
@@ -195,6 +197,8 @@ enum turn weft_verify_recv(struct run *run, struct actor *actor, const struct we
 bool weft_verify_shared_open(struct run *run);
 void weft_verify_shared_close(struct run *run);
 bool weft_verify_shared_begin(struct run *run, struct actor *actor); /* an operation */
+enum turn weft_verify_shared_enter(struct run *run,
+                                   struct actor *actor); /* MAPPED: have all begun? */
 bool weft_verify_shared_end(struct run *run, struct actor *actor);
 enum turn weft_verify_show(struct run *run, struct actor *actor, const struct weft_plan_step *step);
 enum turn weft_verify_await(struct run *run, struct actor *actor,

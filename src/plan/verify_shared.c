@@ -226,15 +226,35 @@ static bool touch_user_memory(struct run *run, const struct actor *actor)
                            in[actor->in_to] - in[actor->in_from]};
     struct extent output = {actor->out_base + out[actor->out_from],
                             out[actor->out_to] - out[actor->out_from]};
-    return !run->is_mapped || (weft_verify_touch_write(run, actor, &input) &&
-                               weft_verify_touch_write(run, actor, &output));
+    return weft_verify_touch_write(run, actor, &input) &&
+           weft_verify_touch_write(run, actor, &output);
 }
 
 bool weft_verify_shared_begin(struct run *run, struct actor *actor)
 {
     struct shared_op *op = &run->shared[actor->op];
     op->began_at[actor->rank] = weft_verify_clock(run, actor->rank)[actor->rank];
-    return touch_user_memory(run, actor);
+    if (!run->is_mapped) {
+        return true;
+    }
+    if (!touch_user_memory(run, actor)) {
+        return false;
+    }
+    weft_verify_join(run, op->begin, weft_verify_publish(run, actor));
+    op->begun++;
+    wake_waiting(run);
+    return true;
+}
+
+enum turn weft_verify_shared_enter(struct run *run, struct actor *actor)
+{
+    struct shared_op *op = &run->shared[actor->op];
+    if (op->begun < run->ranks) {
+        return wait_shared(actor, NOBODY);
+    }
+    weft_verify_join(run, weft_verify_clock(run, actor->rank), op->begin);
+    actor->is_entered = true;
+    return TURN_ON;
 }
 
 bool weft_verify_shared_end(struct run *run, struct actor *actor)
@@ -251,7 +271,7 @@ bool weft_verify_shared_end(struct run *run, struct actor *actor)
         return weft_verify_fail(run, actor, "has %u ANY steps, others have %u", actor->anys,
                                 op->anys);
     }
-    if (!touch_user_memory(run, actor)) {
+    if (run->is_mapped && !touch_user_memory(run, actor)) {
         return false;
     }
     weft_verify_join(run, op->end, weft_verify_publish(run, actor));
@@ -267,10 +287,11 @@ static bool open_op(struct run *run, struct shared_op *op)
     op->shown_by = calloc(values, sizeof(*op->shown_by));
     op->all = calloc(values, sizeof(*op->all));
     op->began_at = calloc(ranks, sizeof(*op->began_at));
+    op->begin = calloc(ranks, sizeof(*op->begin));
     op->end = calloc(ranks, sizeof(*op->end));
     op->any_clock = calloc(ranks, sizeof(*op->any_clock));
     return op->shown != NULL && op->shown_by != NULL && op->all != NULL && op->began_at != NULL &&
-           op->end != NULL && op->any_clock != NULL;
+           op->begin != NULL && op->end != NULL && op->any_clock != NULL;
 }
 
 bool weft_verify_shared_open(struct run *run)
@@ -301,6 +322,7 @@ void weft_verify_shared_close(struct run *run)
         free(op->shown_by);
         free(op->all);
         free(op->began_at);
+        free(op->begin);
         free(op->end);
         free(op->any);
         free(op->any_clock);

@@ -287,6 +287,16 @@ static bool is_apart(struct run *run, const struct actor *actor, const struct we
     return run->verdict->is_right;
 }
 
+/* In place a copy of IN to OUT is nothing. */
+static bool is_itself(struct run *run, const struct actor *actor, const struct weft_plan_step *step,
+                      const struct extent *from)
+{
+    struct targets targets = {.step = step};
+    struct extent to;
+    return step->to.space == WEFT_SPACE_OUT && next_target(run, actor, &targets, &to) &&
+           to.cell == from->cell;
+}
+
 enum turn weft_verify_copy(struct run *run, struct actor *actor, const struct weft_plan_step *step)
 {
     struct extent from;
@@ -296,7 +306,7 @@ enum turn weft_verify_copy(struct run *run, struct actor *actor, const struct we
         return TURN_FAILED;
     }
     turn = open_targets(run, actor, step, from.len);
-    if (turn != TURN_ON) {
+    if (turn != TURN_ON || is_itself(run, actor, step, &from)) {
         return turn;
     }
     if (!is_apart(run, actor, step, &from)) {

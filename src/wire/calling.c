@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank that waits long in a collective tells the coordinator what it called:
- *   kind (1) | is_late (1) | coll (1) | dtype (1) | op (1) | zeros (3) | channel (8) | rank (4) | missing (4)
- *   | number (4) | root (4) | signature (4) | zeros (4) | count (8) | timeout_ms (8)
+ * What a rank called, told to whoever compares calls when one of them does not go on:
+ *   kind (1) | about (1) | coll (1) | dtype (1) | op (1) | zeros (3) | channel (8) | rank (4) | missing (4)
+ *   | number (4) | root (4) | signature (4) | tag (4) | count (8) | timeout_ms (8) | came (8) | expected (8)
+ *   | chain (4) | zeros (4)
  */
 #include "wire/bytes.h"
 #include "wire/wire.h"
@@ -14,7 +15,7 @@ void weft_wire_calling_encode(const struct weft_wire_calling *calling,
 {
     memset(out, 0, WEFT_WIRE_CALLING_LEN);
     out[0] = WEFT_WIRE_CALLING_KIND;
-    out[1] = calling->is_late;
+    out[1] = calling->about;
     out[2] = calling->coll;
     out[3] = calling->dtype;
     out[4] = calling->op;
@@ -24,20 +25,25 @@ void weft_wire_calling_encode(const struct weft_wire_calling *calling,
     put_u32(out + 24, calling->number);
     put_u32(out + 28, calling->root);
     put_u32(out + 32, calling->signature);
+    put_u32(out + 36, calling->tag);
     put_u64(out + 40, calling->count);
     put_u64(out + 48, calling->timeout_ms);
+    put_u64(out + 56, calling->came);
+    put_u64(out + 64, calling->expected);
+    put_u32(out + 72, calling->chain);
 }
 
 weft_status_t weft_wire_calling_decode(const void *bytes, size_t len,
                                        struct weft_wire_calling *calling_p)
 {
     const uint8_t *in = bytes;
-    if (len != WEFT_WIRE_CALLING_LEN || in[0] != WEFT_WIRE_CALLING_KIND || in[1] > 1 ||
-        in[2] >= WEFT_COLLS || in[3] >= WEFT_DTYPES || in[4] >= WEFT_REDOPS) {
+    if (len != WEFT_WIRE_CALLING_LEN || in[0] != WEFT_WIRE_CALLING_KIND ||
+        in[1] >= WEFT_CALLING_ABOUTS || in[2] >= WEFT_COLLS || in[3] >= WEFT_DTYPES ||
+        in[4] >= WEFT_REDOPS || in[5] != 0 || in[6] != 0 || in[7] != 0 || get_u32(in + 76) != 0) {
         return weft_fail(WEFT_ERR_PROTOCOL, "a report of a call cannot be read (%zu bytes)", len);
     }
     *calling_p = (struct weft_wire_calling){
-        .is_late = in[1] != 0,
+        .about = in[1],
         .coll = in[2],
         .dtype = in[3],
         .op = in[4],
@@ -47,8 +53,12 @@ weft_status_t weft_wire_calling_decode(const void *bytes, size_t len,
         .number = get_u32(in + 24),
         .root = get_u32(in + 28),
         .signature = get_u32(in + 32),
+        .tag = get_u32(in + 36),
         .count = get_u64(in + 40),
         .timeout_ms = get_u64(in + 48),
+        .came = get_u64(in + 56),
+        .expected = get_u64(in + 64),
+        .chain = get_u32(in + 72),
     };
     return WEFT_OK;
 }

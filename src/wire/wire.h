@@ -250,11 +250,13 @@ enum weft_wire_data_type {
                           up to number seq */
     WEFT_DATA_FLUSH, /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
-    WEFT_DATA_ACK, /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
-                          seq; flags DOWN: that slot is given up; END: the link is closed;
+    WEFT_DATA_ACK,   /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
+                          seq; flags DOWN: that slot is given up, c: its NIC is dead, so are later generations;
+                          END: the link is closed;
                           LEAD: numbered frames come by this lane from now on, seq counts. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
-    WEFT_DATA_BYE, /* nothing more comes */
+    WEFT_DATA_BYE,   /* nothing more comes */
+    WEFT_DATA_ENDED, /* the communicator has failed here, a = status: nobody need wait for us */
     WEFT_DATA_TYPE_END
 };
 enum {
@@ -317,17 +319,29 @@ size_t weft_wire_dialling_encode(const struct weft_wire_dialling *call,
 weft_status_t weft_wire_dialling_decode(const void *bytes, size_t len,
                                         struct weft_wire_dialling *call_p);
 
-/* ---- what a rank that waits long in a collective called (calling.c), to the coordinator ---- */
+/* ---- what a rank called, when a collective does not go on (calling.c) ---- */
 #define WEFT_WIRE_CALLING_KIND 0xc0 /* its first byte: no call for a lane begins so */
-#define WEFT_WIRE_CALLING_LEN 56
+#define WEFT_WIRE_CALLING_LEN 80
+enum weft_wire_calling_about {
+    WEFT_CALLING_REPORT,  /* this I called, and I wait (or: I was asked) */
+    WEFT_CALLING_LATE,    /* the same, and my time is up */
+    WEFT_CALLING_LENGTH,  /* the same, and what you sent has another length than I expected */
+    WEFT_CALLING_WHERE,   /* have you made call `number`? Then report it to me */
+    WEFT_CALLING_STRAY,   /* a message of yours with `tag` lies here: report its call to me */
+    WEFT_CALLING_HISTORY, /* this I called, long ago */
+    WEFT_CALLING_ABOUTS
+};
 struct weft_wire_calling {
-    bool is_late; /* its time is up */
+    uint8_t about; /* enum weft_wire_calling_about */
     uint8_t coll, dtype, op;
     uint64_t channel;
     uint32_t rank, missing; /* of the communicator: who says it, whom it waits for (or NO_RANK) */
     uint32_t number;        /* of the call */
     uint32_t root, signature;
+    uint32_t tag; /* STRAY */
     uint64_t count, timeout_ms;
+    uint64_t came, expected; /* LENGTH: bytes */
+    uint32_t chain;          /* of the signatures of all calls up to this one */
 };
 void weft_wire_calling_encode(const struct weft_wire_calling *calling,
                               uint8_t out[WEFT_WIRE_CALLING_LEN]);

@@ -33,14 +33,13 @@ struct plan {
 /* ---- ranks ---- */
 
 static int be_victim(weft_comm_t comm, struct harness_shared *shared, const struct plan *plan,
-                     struct hands *hands)
+                     const struct hands *hands)
 {
     weft_status_t status = WEFT_OK;
     while (status == WEFT_OK && !plan->is_absent) {
         status = deed_do(comm, &plan->deed, hands, plan->ranks);
     }
     harness_wait_for(&shared->word[DEAD], 1, MESSAGES_WAIT_MS); /* killed here, or before */
-    hands_close(hands);
     return harness_say(shared, plan->victim, -1, "it lives: %s", weft_error_text());
 }
 
@@ -103,11 +102,9 @@ static void check(struct plan plan)
 {
     char deed[128], what[192];
     struct harness *harness = harness_start(plan.ranks, body, &plan);
-    struct messages_verdict verdict = {WEFT_ERR_PEER, plan.victim, weft_coll_name(plan.deed.coll),
-                                       0};
-    if (plan.deed.manner == MANNER_GROUP) {
-        verdict.word = NULL; /* there are two in it */
-    }
+    /* In a group a barrier follows the call, and may be what stands. */
+    const char *word = plan.deed.manner == MANNER_GROUP ? " #" : weft_coll_name(plan.deed.coll);
+    struct messages_verdict verdict = {WEFT_ERR_PEER, plan.victim, word, 0};
     deed_describe(&plan.deed, plan.path, deed, sizeof(deed));
     snprintf(what, sizeof(what), "%s, rank %d of %d %s", deed, plan.victim, plan.ranks,
              plan.is_absent ? "outside" : "inside");

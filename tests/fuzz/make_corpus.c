@@ -162,6 +162,28 @@ static void save_data(void)
     save("data", "one", "\x00", 1, headers, WEFT_WIRE_DATA_LEN);
 }
 
+static void save_calling(void)
+{
+    for (uint32_t about = 0; about < WEFT_CALLING_ABOUTS; about++) {
+        const struct weft_wire_calling calling = {.about = (uint8_t)about,
+                                                  .coll = WEFT_ALLREDUCE,
+                                                  .dtype = WEFT_F32,
+                                                  .channel = 0x1122334455667788,
+                                                  .rank = 1,
+                                                  .missing = 2,
+                                                  .number = 7,
+                                                  .signature = 0xa1b2c3d4,
+                                                  .count = 100,
+                                                  .timeout_ms = 900};
+        uint8_t out[WEFT_WIRE_CALLING_LEN];
+        char name[16];
+
+        weft_wire_calling_encode(&calling, out);
+        snprintf(name, sizeof(name), "about-%u", about);
+        save("calling", name, "", 0, out, sizeof(out));
+    }
+}
+
 static const struct weft_wire_addr v4 = {.family = 4, .port = 4411, .bytes = {10, 0, 0, 1}};
 static const struct weft_wire_addr v6 = {
     .family = 6, .port = 4411, .scope = 2, .bytes = {0xfe, 0x80, [15] = 1}};
@@ -238,6 +260,7 @@ int main(int argc, char **argv)
     save_strangers();
     save_frames();
     save_data();
+    save_calling();
     save_records();
     save_table("table-1", 1, 1);
     save_table("table-8", 8, 3);

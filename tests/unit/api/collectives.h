@@ -115,6 +115,12 @@ static inline int trial_out_pieces(const struct trial *trial)
     }
 }
 
+/* What is left to each rank: where its pieces lie, which function it calls. */
+static inline uint64_t trial_own(const struct trial *trial, uint64_t salt)
+{
+    return values_mix(trial->seed + salt + ((uint64_t)trial->me << 32));
+}
+
 /* With gaps, some in rising and some in falling order. */
 static inline void trial_place(const struct trial *trial, struct side *side, uint64_t salt)
 {
@@ -139,17 +145,17 @@ static inline void trial_lay_out(struct trial *trial)
     for (int q = 0; q < trial->out.pieces; q++) {
         trial->out.counts[q] = trial_piece(trial, trial->out.pieces > 1 ? q : me, me);
     }
-    trial_place(trial, &trial->in, trial->seed + 1);
-    trial_place(trial, &trial->out, trial->seed + 2);
+    trial_place(trial, &trial->in, trial_own(trial, 1));
+    trial_place(trial, &trial->out, trial_own(trial, 2));
 }
 
 /* Guards in front; mostly aligned as elements are, sometimes as nothing is. */
 static inline void trial_align(struct trial *trial)
 {
-    size_t size = weft_dtype_size(trial->dtype), shift = values_mix(trial->seed + 3) % 8;
+    size_t size = weft_dtype_size(trial->dtype), shift = trial_own(trial, 3) % 8;
     struct side *in = &trial->in, *out = &trial->out;
     in->at = GUARD_LEN + (shift < 4 ? 0 : shift < 6 ? size : shift);
-    shift = values_mix(trial->seed + 4) % 8;
+    shift = trial_own(trial, 4) % 8;
     out->at = GUARD_LEN + (shift < 4 ? 0 : shift < 6 ? size : shift);
     if (trial->is_in_place && in->pieces > 0 && out->pieces > 0) {
         bool is_in_larger = in->pieces >= out->pieces;
@@ -261,7 +267,7 @@ static inline uint8_t *trial_buffer(const struct trial *trial, const struct side
                                     uint8_t *memory, uint64_t salt)
 {
     bool is_used = side->pieces > 0 && side->span > 0;
-    return is_used || (values_mix(trial->seed + salt) & 1) != 0 ? memory + side->at : NULL;
+    return is_used || (trial_own(trial, salt) & 1) != 0 ? memory + side->at : NULL;
 }
 
 static inline void trial_fill_call(struct trial *trial)
@@ -270,13 +276,16 @@ static inline void trial_fill_call(struct trial *trial)
     uint8_t *out = trial_shares(trial) ? trial->desk->in : trial->desk->out;
     *call = (weft_call_t)WEFT_CALL_INIT;
     call->coll = trial->coll;
+    call->timeout_ms = trial->timeout_ms;
+    call->algorithm = trial->algorithm;
+    if (trial->coll == WEFT_BARRIER) {
+        return;
+    }
     call->dtype = trial->dtype;
     call->op = trial->op;
     call->root = trial->root;
     call->count = trial->count;
     call->scale = trial->scale;
-    call->timeout_ms = trial->timeout_ms;
-    call->algorithm = trial->algorithm;
     call->in = trial_buffer(trial, &trial->in, trial->desk->in, 5);
     call->out = trial_buffer(trial, &trial->out, out, 6);
     if (trial->counts != NULL) {
@@ -354,7 +363,7 @@ static inline weft_status_t trial_begin(const struct trial *trial, weft_comm_t c
 {
     bool is_plain = trial->counts == NULL && !trial->has_gaps && trial->algorithm == NULL &&
                     trial->timeout_ms == 0 && trial->op != WEFT_SCALED;
-    return is_plain && (values_mix(trial->seed + 7) & 1) != 0
+    return is_plain && (trial_own(trial, 7) & 1) != 0
                ? trial_begin_plain(trial, comm, request_p)
                : weft_collective(comm, &trial->call, request_p);
 }

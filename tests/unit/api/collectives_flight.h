@@ -13,7 +13,8 @@ struct flight {
     bool is_up;
 };
 
-/* What is drawn is the same on every rank of the communicator; kinds of memory are each rank's own. */
+/* What is drawn is the same on every rank of the communicator; kinds of memory, and whether it is in place,
+ * are each rank's own. */
 static inline void flight_draw(struct flight *flight, uint64_t seed, size_t most, int me, int ranks)
 {
     static const size_t fractions[] = {1, 3, 40, 1000, 100000};
@@ -22,7 +23,7 @@ static inline void flight_draw(struct flight *flight, uint64_t seed, size_t most
     *flight = (struct flight){.trial = {.coll = (weft_coll_t)(random % WEFT_COLLS),
                                         .root = (int)(random / 16 % (uint64_t)ranks),
                                         .scale = trial_scale(random / 512),
-                                        .is_in_place = (random >> 32 & 1) != 0,
+                                        .is_in_place = (own >> 32 & 1) != 0,
                                         .has_gaps = (random >> 33 & 7) == 0,
                                         .seed = random,
                                         .me = me,

@@ -311,6 +311,36 @@ static void bad_arguments_are_refused_and_harm_nobody(void **state)
     run_ways(PROCESSES, 3, run_bad_calls);
 }
 
+/* A field that a collective has no use for says nothing, and so cannot differ. */
+static int run_unused(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    int32_t in[8] = {rank}, out[8] = {0};
+    weft_call_t call = WEFT_CALL_INIT;
+    call.in = in;
+    call.out = out;
+    call.dtype = WEFT_I32;
+    call.count = 8;
+    call.root = rank;
+    call.scale = rank + 0.5;
+    call.coll = WEFT_ALLREDUCE;
+    EXPECT_OK(weft_collective(comm, &call, NULL));
+    call.op = (weft_redop_t)rank;
+    call.count = 2;
+    call.coll = WEFT_ALLGATHER;
+    EXPECT_OK(weft_collective(comm, &call, NULL));
+    call.dtype = (weft_dtype_t)rank;
+    call.count = (size_t)rank * 100;
+    call.coll = WEFT_BARRIER;
+    EXPECT_OK(weft_collective(comm, &call, NULL));
+    return 0;
+}
+
+static void fields_without_a_use_may_differ(void **state)
+{
+    (void)state;
+    run_ways(PROCESSES, 3, run_unused);
+}
+
 /* ---- communicators that have ended, or are not ours ---- */
 
 static int run_after_abort(weft_comm_t comm, int rank, struct harness_shared *shared)
@@ -411,6 +441,7 @@ int main(void)
         cmocka_unit_test(nothing_may_be_reduced_and_moved),
         cmocka_unit_test(a_barrier_lets_nobody_through_before_all_have_come),
         cmocka_unit_test(bad_arguments_are_refused_and_harm_nobody),
+        cmocka_unit_test(fields_without_a_use_may_differ),
         cmocka_unit_test(calls_on_an_aborted_communicator_say_so),
         cmocka_unit_test(a_forked_child_finds_the_communicator_dead),
         cmocka_unit_test(names_and_sizes_are_as_listed),

@@ -174,7 +174,7 @@ static void the_nearest_name_is_found(void **state)
         {"WEFT_STARTTIMEOUT", "WEFT_START_TIMEOUT"},
         {"WEFT_RANK", "WEFT_RANK"},
         {"WEFT_XYZZY", NULL},
-        {"WEFT_ABC", NULL},
+        {"WEFT_QJQ", NULL},
         {"WEFT_", NULL},
         {"", NULL},
     };

@@ -37,6 +37,7 @@ static struct stage {
     struct weft_done script[SCRIPT];
     unsigned scripted;
     unsigned unplaced;
+    struct weft_wire_data down; /* the latest that we said */
     uint32_t leads;
     struct weft_done seen[SCRIPT];
     unsigned count; /* of seen */
@@ -50,11 +51,16 @@ static inline struct player *player_of(struct weft_lane *lane)
     return WEFT_CONTAINER_OF(lane, struct player, lane);
 }
 
+/* Of NIC a, or b. */
+static inline struct weft_lane_port *port_of(bool is_b)
+{
+    return (struct weft_lane_port *)(void *)&stage.memory[is_b];
+}
+
 static weft_status_t play_port_open(const struct weft_lane_port_spec *spec,
                                     struct weft_lane_port **port_p)
 {
-    (void)spec;
-    *port_p = (struct weft_lane_port *)(void *)&stage;
+    *port_p = port_of(spec->nic[0] == 'b');
     return WEFT_OK;
 }
 
@@ -67,6 +73,20 @@ static void play_address(const struct weft_lane_port *port, struct weft_lane_add
 {
     (void)port;
     *address_p = (struct weft_lane_address){.len = WEFT_WIRE_ADDR_LEN};
+}
+
+static weft_status_t play_open(struct weft_lane_port *port, const struct weft_lane_call *lane,
+                               struct weft_lane **lane_p)
+{
+    struct player *player = &stage.player[lane->slot];
+    assert_true(lane->slot < LANES);
+    *player = (struct player){.lane = {.ops = &weft_lane_tcp,
+                                       .port = port,
+                                       .peer = 1,
+                                       .slot = lane->slot,
+                                       .generation = lane->generation}};
+    *lane_p = &player->lane;
+    return WEFT_OK;
 }
 
 static unsigned play_poll(struct weft_lane_port *port, struct weft_done *done, unsigned room)
@@ -83,9 +103,11 @@ static enum weft_post play_post(struct weft_lane *lane, const struct weft_wire_d
                                 const struct weft_slice *slice, void *cookie)
 {
     (void)lane;
-    (void)frame;
     (void)slice;
     (void)cookie;
+    if ((frame->flags & WEFT_DATA_DOWN) != 0) {
+        stage.down = *frame;
+    }
     return WEFT_POST_SENT;
 }
 
@@ -112,6 +134,7 @@ const struct weft_lane_ops weft_lane_tcp = {.name = "played",
                                             .port_close = play_port_close,
                                             .address = play_address,
                                             .poll = play_poll,
+                                            .open = play_open,
                                             .post = play_post,
                                             .place = play_place,
                                             .silent_ms = play_silent_ms,
@@ -123,8 +146,9 @@ static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_L
                                  uint32_t *count_p)
 {
     (void)context;
-    nics[0] = (struct weft_link_nic){.name = ""};
-    *count_p = 1;
+    nics[0] = (struct weft_link_nic){.name = "a"};
+    nics[1] = (struct weft_link_nic){.name = "b"};
+    *count_p = 2;
     return WEFT_OK;
 }
 
@@ -152,26 +176,33 @@ static void unplace(void *context, struct weft_link *link, uint32_t slot)
     stage.unplaced++;
 }
 
-static inline int stage_open(void **state)
+/* The peer is rank 1. */
+static inline void stage_open_as(uint32_t rank)
 {
     struct weft_links_spec spec = {.has_tcp = true,
                                    .choose_nics = choose_nics,
                                    .call = call,
                                    .find = find,
                                    .unplace = unplace};
-    (void)state;
     memset(&stage, 0, sizeof(stage));
     assert_int_equal(weft_params_load(&stage.params), WEFT_OK);
     weft_log_configure("off");
     assert_int_equal(weft_engine_open(8, -1, &stage.engine), WEFT_OK);
-    stage.self = (struct weft_wire_self){.rank = 0, .ranks = 2};
+    stage.self = (struct weft_wire_self){.rank = rank, .ranks = 3};
     spec.port.engine = stage.engine;
     spec.port.params = &stage.params;
     spec.port.self = &stage.self;
     assert_int_equal(weft_links_open(&spec, &stage.links), WEFT_OK);
     weft_link_open(stage.links, 1, &stage.link);
-    weft_link_want(&stage.link); /* opens the port */
+    weft_link_want(&stage.link);
     assert_int_equal(stage.link.state, WEFT_LINK_CALLING);
+}
+
+/* The peer dials. */
+static inline int stage_open(void **state)
+{
+    (void)state;
+    stage_open_as(0);
     return 0;
 }
 
@@ -197,7 +228,7 @@ static inline struct weft_done *add(uint16_t slot, enum weft_done_kind kind)
 static inline void opens(uint16_t slot)
 {
     stage.player[slot] = (struct player){.lane = {.ops = &weft_lane_tcp,
-                                                  .port = (struct weft_lane_port *)(void *)&stage,
+                                                  .port = port_of(slot % 2 == 0),
                                                   .peer = 1,
                                                   .slot = slot,
                                                   .generation = 1,
