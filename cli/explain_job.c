@@ -202,7 +202,7 @@ static void describe(const struct explain_wish *wish, const struct spec *spec,
     facts->inside = path != NULL && strcmp(path, "tcp") == 0 ? WEFT_INSIDE_TCP : WEFT_INSIDE_SHM;
     facts->cores = cores > 0 ? (uint32_t)cores : facts->cores;
     facts->nics = spec->nics > 0 ? (uint32_t)spec->nics : 1;
-    facts->nic_rate = spec->rate > 0 ? spec->rate * PAYLOAD : 0;
+    facts->nic_rate = (spec->rate > 0 ? spec->rate : facts->nic_rate) * PAYLOAD;
     facts->is_far = wish->is_far;
     if (spec->latency_s >= 0) {
         facts->calibration.net.latency_s = spec->latency_s;
@@ -243,12 +243,9 @@ const char *weft_explain_where(const struct weft_plan_facts *facts, char text[EX
 {
     char net[96] = "", time[EXPLAIN_WORD_LEN];
 
-    if (facts->hosts > 1 && facts->nic_rate > 0) {
+    if (facts->hosts > 1) {
         snprintf(net, sizeof(net), ", %u NIC%s of %.4g Gbit/s, %s", facts->nics,
                  facts->nics == 1 ? "" : "s", facts->nic_rate / PAYLOAD / GBIT,
-                 weft_explain_time(facts->calibration.net.latency_s, time));
-    } else if (facts->hosts > 1) {
-        snprintf(net, sizeof(net), ", network as fast as its ranks, %s",
                  weft_explain_time(facts->calibration.net.latency_s, time));
     }
     snprintf(text, EXPLAIN_TEXT_LEN, "%u rank%s on %u host%s (%u core%s%s%s%s)", facts->ranks,

@@ -4,6 +4,7 @@
 
 #define LAST_LEVEL_CACHE (32.0 * 1024 * 1024)
 #define SLOT_ROOM (4.0 * 1024 * 1024)
+#define NIC_RATE 1.25e9 /* 10 Gbit/s: of a network that nobody has described */
 #define EAGER_MAX (64.0 * 1024)
 
 void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_facts *facts_p)
@@ -16,6 +17,7 @@ void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_fa
         .inside = WEFT_INSIDE_SHM,
         .composed = 1u << WEFT_ALLREDUCE,
         .nics = 1,
+        .nic_rate = NIC_RATE,
         .cache = LAST_LEVEL_CACHE,
         .slot_room = SLOT_ROOM,
         .eager_max = EAGER_MAX,

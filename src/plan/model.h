@@ -34,6 +34,9 @@ struct weft_plan_calibration {
     double slot_read_rate;          /* out of it */
     double memory_rate;             /* bytes read and written by all cores of a host together */
     double flag_wait_s;             /* as wait_s, of flags */
+    /* of a NIC's rate, each way, when two ranks send to each other at the same time: what confirms the one
+     * way queues behind the data of the other */
+    double duplex;
     /* shared memory of one host (choose_shm.c), bytes that a rank shows the others: */
     double oneshot_max_near, oneshot_max_far; /* at most, at once */
     double chunk_cached, chunk_past; /* beyond, at a time: while all fits the cache, or not */

@@ -52,6 +52,7 @@ static const struct entry entries[] = {
     RATE("read", slot_read_rate),
     RATE("memory", memory_rate),
     TIME("wait", flag_wait_s),
+    RATE("duplex", duplex),
     RATE("oneshot", oneshot_max_near),
     RATE("oneshot_far", oneshot_max_far),
     RATE("chunk", chunk_cached),
@@ -73,6 +74,7 @@ void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
         .slot_read_rate = 20e9,
         .memory_rate = 40e9,
         .flag_wait_s = 400e-9,
+        .duplex = 0.8,
         .oneshot_max_near = 65536,
         .oneshot_max_far = 65536,
         .chunk_cached = 262144,
@@ -216,7 +218,7 @@ bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration 
         const struct entry *entry = find_entry(&text);
         if (entry == NULL) {
             *why_p = "expected shm, loopback, net, near, far, copy, reduce, write, read, memory, "
-                     "wait, oneshot, oneshot_far, chunk or chunk_past, followed by =";
+                     "wait, duplex, oneshot, oneshot_far, chunk or chunk_past, followed by =";
             return false;
         }
         for (unsigned k = 0; k < entry->count; k++) {

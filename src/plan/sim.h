@@ -43,12 +43,14 @@ struct sim_note {
     uint32_t next_pending;
     uint32_t hop;
     bool is_between, is_moved, is_reduced;
+    bool is_exchanged; /* the receiver sends to the sender in the same round */
 };
 
 struct sim_channel {
     uint64_t key; /* sender and offset */
     uint32_t first, last;
-    uint32_t run; /* belongs to this run; an older one is empty */
+    uint32_t run;    /* belongs to this run; an older one is empty */
+    uint32_t posted; /* round of the receiver in which it posted the latest, + 1 */
 };
 
 struct sim_host {

@@ -149,8 +149,7 @@ uint32_t weft_sim_classes(const struct weft_plan_facts *facts, uint32_t symmetry
     if (facts->hosts == 1) {
         return 1;
     }
-    if (facts->host_of != NULL || (uint64_t)mine * facts->hosts != facts->ranks ||
-        (symmetry == WEFT_SYMMETRY_XOR && (mine & (mine - 1)) != 0)) {
+    if (facts->host_of != NULL || (uint64_t)mine * facts->hosts != facts->ranks) {
         return facts->ranks;
     }
     return mine;

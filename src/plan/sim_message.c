@@ -74,7 +74,7 @@ static struct sim_channel *find_channel(struct weft_plan_sim *sim, uint32_t send
     }
     struct sim_channel *channel = &sim->channel[slot_of(sim, key)];
     if (channel->run != sim->number) {
-        *channel = (struct sim_channel){key, WEFT_SIM_NONE, WEFT_SIM_NONE, sim->number};
+        *channel = (struct sim_channel){key, WEFT_SIM_NONE, WEFT_SIM_NONE, sim->number, 0};
         sim->channel_count++;
     }
     return channel;
@@ -130,7 +130,9 @@ static void count(struct weft_plan_sim *sim, struct sim_actor *sender, const str
 static void cross(struct weft_plan_sim *sim, struct sim_note *note, uint32_t from, uint32_t to)
 {
     const struct weft_plan_facts *facts = sim->facts;
-    double seconds = facts->nic_rate > 0 ? note->bytes / (facts->nic_rate * facts->nics) : 0;
+    double rate =
+        facts->nic_rate * facts->nics * (note->is_exchanged ? facts->calibration.duplex : 1);
+    double seconds = rate > 0 ? note->bytes / rate : 0;
     double out = max_of(note->first, sim->host[from].out_free);
     double arrives = out + facts->calibration.net.latency_s;
     double in = max_of(arrives, sim->host[to].in_free);
@@ -187,6 +189,16 @@ static uint32_t host_run(const struct weft_plan_sim *sim, uint32_t rank)
     return sim->actor[rank % sim->actors].host;
 }
 
+/* Does the actor receive from this rank in the round that it is in? */
+static bool expects(const struct weft_plan_sim *sim, uint32_t actor, uint32_t peer)
+{
+    const struct sim_actor *its = &sim->actor[actor];
+    uint64_t key = (uint64_t)(peer % sim->actors) << 32 | weft_sim_offset(sim, peer, its->rank);
+    const struct sim_channel *back = &sim->channel[slot_of(sim, key)];
+
+    return back->run == sim->number && back->posted == its->round + 1;
+}
+
 void weft_sim_send(struct weft_plan_sim *sim, uint32_t actor, uint32_t peer, double bytes)
 {
     uint32_t rank = sim->actor[actor].rank;
@@ -199,6 +211,7 @@ void weft_sim_send(struct weft_plan_sim *sim, uint32_t actor, uint32_t peer, dou
     note->sent_at = sim->actor[actor].clock;
     note->bytes = bytes;
     note->is_between = is_between(sim, rank, peer);
+    note->is_exchanged = note->is_between && expects(sim, actor, peer);
     if (note->posted_at >= 0) {
         /* the receiver's word that it is ready has to come first */
         bool is_early = bytes <= sim->facts->eager_max;
@@ -220,6 +233,7 @@ void weft_sim_post(struct weft_plan_sim *sim, uint32_t actor, uint32_t peer, boo
         return;
     }
     struct sim_note *note = &sim->note[at];
+    find_channel(sim, peer % sim->actors, offset)->posted = receiver->round + 1;
     note->posted_at = receiver->clock;
     note->receiver = actor;
     note->is_reduced = is_reduced;

@@ -291,6 +291,8 @@ static void a_name_is_taken_or_refused_with_those_that_can(void **state)
     assert_string_equal(name_of(&facts, &ask), "pairwise");
     ask.algo = "ring,alltoall:bruck,broadcast:chain";
     assert_string_equal(name_of(&facts, &ask), "bruck");
+    ask.algo = "alltoall:bruck,spread"; /* its own word counts, wherever it stands */
+    assert_string_equal(name_of(&facts, &ask), "bruck");
     ask = ask_for(WEFT_ALLREDUCE, 1e6);
     ask.algo = "alltoall:bruck,ring";
     assert_string_equal(name_of(&facts, &ask), "ring");
@@ -298,6 +300,23 @@ static void a_name_is_taken_or_refused_with_those_that_can(void **state)
     assert_string_not_equal(name_of(&facts, &ask), "hierarchical");
     ask.algo = "allreduce:hierarchical";
     assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_UNSUPPORTED);
+}
+
+static void pieces_of_different_sizes_leave_some_out(void **state)
+{
+    struct weft_plan_facts facts = facts_of(1, 4, 4, WEFT_INSIDE_SHM);
+    struct weft_plan_ask ask = ask_for(WEFT_ALLGATHER, 1000);
+    struct weft_plan plan;
+
+    (void)state;
+    ask.algo = "oneshot";
+    assert_string_equal(name_of(&facts, &ask), "oneshot");
+    ask.is_equal = false;
+    assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(weft_error_text(), "oneshot needs pieces of one size; possible: ring"));
+    ask.algo = "";
+    assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_OK);
+    assert_int_equal(plan.builder->traits & WEFT_PLAN_EQUAL_ONLY, 0);
 }
 
 static void words_that_are_no_names_are_said(void **state)
@@ -428,6 +447,7 @@ int main(void)
         cmocka_unit_test(deterministic_mode_takes_only_what_adds_in_rank_order),
         cmocka_unit_test(deterministic_mode_refuses_another_by_name),
         cmocka_unit_test(a_name_is_taken_or_refused_with_those_that_can),
+        cmocka_unit_test(pieces_of_different_sizes_leave_some_out),
         cmocka_unit_test(words_that_are_no_names_are_said),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(what_is_too_long_to_run_is_predicted_well),

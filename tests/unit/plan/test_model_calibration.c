@@ -22,7 +22,8 @@ static void what_is_printed_can_be_read(void **state)
     static const char text[] =
         "shm=120.5ns:13.25G:41ns:1us loopback=4.1us:5.5G:2us:3us net=1.25ms:250M:7us:9us near=24ns "
         "far=1us "
-        "copy=9.125G reduce=800M write=3G read=999.999M memory=40.5G wait=2s oneshot=32.768K "
+        "copy=9.125G reduce=800M write=3G read=999.999M memory=40.5G wait=2s duplex=0.75 "
+        "oneshot=32.768K "
         "oneshot_far=500";
     struct weft_plan_calibration read;
     char again[WEFT_PLAN_CALIBRATION_LEN];

@@ -35,6 +35,7 @@ static struct weft_plan_facts round_facts(uint32_t hosts, uint32_t host_ranks, u
         .slot_read_rate = 5e9,
         .memory_rate = 40e9,
         .flag_wait_s = 1e-6,
+        .duplex = 1,
     };
     return facts;
 }
@@ -102,6 +103,32 @@ static void ranks_of_a_host_share_its_nic(void **state)
     double crossing = run_plan(&facts, &toy_doubling, WEFT_ALLREDUCE, 1e6, true).time_s;
     double single = run_plan(&alone, &toy_doubling, WEFT_ALLREDUCE, 1e6, true).time_s;
     assert_true(crossing - single > 3 * 1e6 / 1e8 * 0.99);
+}
+
+static void a_host_takes_one_message_after_the_other(void **state)
+{
+    struct weft_plan_facts facts = round_facts(5, 1, 8);
+
+    (void)state;
+    facts.nic_rate = 1e8;
+    facts.eager_max = 1e12;
+    /* four messages to rank 0 at the same time, then four from it */
+    double time_s = run_plan(&facts, &toy_star, WEFT_ALLREDUCE, 1e6, true).time_s;
+    assert_true(time_s > 8 * 1e6 / 1e8 && time_s < 1.1 * 8 * 1e6 / 1e8);
+}
+
+static void two_that_send_to_each_other_are_slower(void **state)
+{
+    struct weft_plan_facts facts = round_facts(4, 1, 8);
+
+    (void)state;
+    facts.nic_rate = 1e7;
+    double exchange = run_plan(&facts, &toy_doubling, WEFT_ALLREDUCE, 1e6, false).time_s;
+    double ring = run_plan(&facts, &toy_ring, WEFT_ALLGATHER, 4e6, false).time_s;
+    facts.calibration.duplex = 0.5;
+    assert_true(run_plan(&facts, &toy_doubling, WEFT_ALLREDUCE, 1e6, false).time_s >
+                1.9 * exchange);
+    NEAR(run_plan(&facts, &toy_ring, WEFT_ALLGATHER, 4e6, false).time_s, ring);
 }
 
 static void a_long_message_waits_for_its_receive(void **state)
@@ -286,14 +313,27 @@ static bool heavy_step(const struct weft_plan *plan, uint32_t rank, uint32_t rou
     return is_there;
 }
 
+static bool long_step(const struct weft_plan *plan, uint32_t rank, uint32_t round, uint32_t index,
+                      struct weft_plan_step *step_p)
+{
+    bool is_there = toy_ring_step(plan, rank, round, index, step_p);
+    struct weft_plan_ref *ref = index == 0 ? &step_p->from : &step_p->to;
+    if (rank == (index == 0 ? 1 : 2)) { /* rank 1 sends more, rank 2 gets it */
+        ref->blocks *= 2;
+    }
+    return is_there;
+}
+
 static void a_rank_that_differs_is_seen(void **state)
 {
-    struct weft_plan_builder heavy = toy_ring;
+    struct weft_plan_builder heavy = toy_ring, longer = toy_ring;
     struct weft_plan_facts facts = round_facts(1, 50, 50);
 
     (void)state;
     heavy.step = heavy_step;
     assert_int_equal(run_plan(&facts, &heavy, WEFT_ALLGATHER, 1e6, false).classes, 50);
+    longer.step = long_step;
+    assert_int_equal(run_plan(&facts, &longer, WEFT_ALLGATHER, 1e6, false).classes, 50);
 }
 
 static void a_hundred_thousand_ranks_are_quick(void **state)
@@ -317,6 +357,8 @@ int main(void)
         cmocka_unit_test(a_message_costs_what_its_path_says),
         cmocka_unit_test(a_slow_wire_bounds_a_message),
         cmocka_unit_test(ranks_of_a_host_share_its_nic),
+        cmocka_unit_test(a_host_takes_one_message_after_the_other),
+        cmocka_unit_test(two_that_send_to_each_other_are_slower),
         cmocka_unit_test(a_long_message_waits_for_its_receive),
         cmocka_unit_test(ranks_without_a_core_wait_for_one),
         cmocka_unit_test(shared_slots_cost_copies_and_a_flag),
