@@ -124,18 +124,8 @@ static bool is_same_net(const struct weft_link_nic *nic, const struct weft_wire_
     const uint8_t *here =
         is_v6 ? (const uint8_t *)&((const struct sockaddr_in6 *)&nic->addr)->sin6_addr
               : (const uint8_t *)&((const struct sockaddr_in *)&nic->addr)->sin_addr;
-    if (there->family != (is_v6 ? 6 : 4)) {
-        return false;
-    }
-    for (uint32_t i = 0, bits = nic->prefix_len; bits > 0; i++) {
-        uint32_t part = bits < 8 ? bits : 8;
-        uint8_t mask = (uint8_t)(0xff << (8 - part));
-        if (((here[i] ^ there->bytes[i]) & mask) != 0) {
-            return false;
-        }
-        bits -= part;
-    }
-    return true;
+    return there->family == (is_v6 ? 6 : 4) &&
+           weft_wire_addr_is_same_net(here, there->bytes, nic->prefix_len);
 }
 
 struct pair {

@@ -41,6 +41,9 @@ void lanes_put(struct traffic *traffic);
 void lanes_get(struct traffic *traffic);
 void lanes_signal(struct traffic *traffic);
 
+/* lanes_control.c */
+void lanes_control(struct traffic *traffic);
+
 /* lanes_common.c */
 double lanes_now_s(void);
 /* Whether stdin has ended: no further round. */
