@@ -30,10 +30,13 @@ weft_status_t weft_bundle_open(struct weft_link *link)
 {
     struct weft_links *links = link->links;
     int64_t lanes = links->spec.port.params->number[WEFT_PARAM_LANES];
-    uint32_t slots = links->tcp_count * (uint32_t)(lanes > 0 ? lanes : 1) + 1;
+    uint32_t bulk = links->tcp_count * (uint32_t)(lanes > 0 ? lanes : 1);
     struct weft_bundle *bundle = calloc(1, sizeof(*bundle));
-    uint32_t count = (slots < WEFT_LINK_SLOTS ? slots : WEFT_LINK_SLOTS) * POOL_PER_SLOT;
-    struct weft_link_chunk *chunks = calloc(count, sizeof(*chunks));
+    struct weft_link_chunk *chunks;
+    uint32_t count;
+    bulk = bulk < links->share ? bulk : links->share;
+    count = (bulk + 1 < WEFT_LINK_SLOTS ? bulk + 1 : WEFT_LINK_SLOTS) * POOL_PER_SLOT;
+    chunks = calloc(count, sizeof(*chunks));
     if (bundle == NULL || chunks == NULL) {
         free(bundle);
         free(chunks);
@@ -53,6 +56,7 @@ weft_status_t weft_bundle_open(struct weft_link *link)
     weft_engine_timer_open(&bundle->tick, tick);
     weft_list_append(&links->bundles, &bundle->node);
     link->bundle = bundle;
+    weft_links_bundle_added(links);
     return WEFT_OK;
 }
 
@@ -77,6 +81,7 @@ void weft_bundle_close(struct weft_bundle *bundle)
         node = next;
     }
     weft_list_remove(&bundle->node);
+    weft_links_bundle_removed(bundle->link->links);
     bundle->link->bundle = NULL;
     free(bundle->chunks);
     free(bundle);
@@ -98,7 +103,7 @@ static void retry_later(struct weft_slot *slot)
     slot->retry_ns = weft_clock_after_ms(slot->pause_ms);
 }
 
-static bool dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms)
+bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms)
 {
     struct weft_slot *slot = &bundle->slots[index];
     struct weft_link *link = bundle->link;
@@ -168,6 +173,15 @@ static void set_slot(struct weft_bundle *bundle, uint32_t index, const struct pa
     bundle->count = index + 1;
 }
 
+/* Lane 0 has the first pair. Bulk begins with another one, so that two lanes are never one NIC; with which, depends
+ * on the peer, so that those who get only one of them each use all NICs. */
+static uint32_t pair_of(const struct weft_bundle *bundle, uint32_t i, uint32_t count)
+{
+    return count == 1 || i % count == count - 1
+               ? 0
+               : 1 + (weft_link_turn(bundle->link) + i % count) % (count - 1);
+}
+
 bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)
 {
     struct pair pairs[WEFT_LINK_NICS] = {{0}};
@@ -184,10 +198,14 @@ bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_diallin
     bulk = bulk < WEFT_LINK_SLOTS ? bulk : WEFT_LINK_SLOTS - 1;
     set_slot(bundle, 0, &pairs[0], call->tcp);
     for (uint32_t i = 0; i < bulk && bulk > 1; i++) {
-        set_slot(bundle, i + 1, &pairs[i % count], call->tcp);
+        set_slot(bundle, i + 1, &pairs[pair_of(bundle, i, count)], call->tcp);
     }
     for (uint32_t i = 0; i < bundle->count; i++) {
-        is_any |= dial_slot(bundle, i, timeout_ms);
+        if (i > bundle->link->links->share) {
+            bundle->slots[i].state = SLOT_RESTING;
+        } else {
+            is_any |= weft_bundle_dial_slot(bundle, i, timeout_ms);
+        }
     }
     if (is_any) {
         weft_bundle_watch(bundle);
@@ -254,6 +272,7 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     slot->is_placing = slot->is_stale = false;
     bundle->epoch++;
     bundle->broken_ns = 0;
+    bundle->bulk_ns = weft_clock_ns();
     weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
              lane->slot, lane->peer_text);
     weft_link_set_lead(link, find_lead(bundle));
@@ -276,28 +295,44 @@ static void tell_down(struct weft_bundle *bundle, const struct weft_slot *slot)
     }
 }
 
-bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
+void weft_bundle_unplace(struct weft_bundle *bundle, const struct weft_slot *slot)
+{
+    const struct weft_links_spec *spec = &bundle->link->links->spec;
+    if (!weft_links_withdraw(bundle->link->links, slot->lane)) {
+        spec->unplace(spec->context, bundle->link, (uint32_t)(slot - bundle->slots));
+    }
+}
+
+void weft_bundle_leave(struct weft_bundle *bundle, struct weft_slot *slot)
 {
     struct weft_link *link = bundle->link;
-    const struct weft_links_spec *spec = &link->links->spec;
     struct weft_lane *lane = slot->lane;
-    bool was_up = slot->state == SLOT_UP;
-    slot->lane = NULL;
     bundle->epoch++;
-    retry_later(slot);
     weft_chunks_lost(bundle, slot);
     if (slot->is_placing) {
-        spec->unplace(spec->context, link, (uint32_t)(slot - bundle->slots));
+        weft_bundle_unplace(bundle, slot);
         slot->is_placing = false;
+    } else if (lane != NULL) {
+        weft_links_withdraw(link->links, lane); /* an envelope whose copy will be the first */
     }
     if (link->placed_lane == lane) {
         link->placed_lane = NULL; /* a copy will complete it */
     }
+    slot->lane = NULL;
+}
+
+bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
+{
+    struct weft_link *link = bundle->link;
+    bool was_up = slot->state == SLOT_UP;
+    weft_bundle_leave(bundle, slot);
+    retry_later(slot);
     if (was_up) {
         weft_log(link, INFO, "lane %u to rank %u by %s is over: %s",
                  (unsigned)(slot - bundle->slots), link->peer, nic_of(bundle, slot), why);
         weft_link_set_lead(link, find_lead(bundle));
         tell_down(bundle, slot);
+        weft_bundle_wake(bundle);
         weft_chunks_replay(bundle);
     }
     weft_bundle_watch(bundle);
@@ -325,6 +360,8 @@ void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_da
         struct weft_lane *lane = slot->lane;
         weft_bundle_lost(bundle, slot, "the peer gave it up");
         weft_link_refuse(bundle->link->links, lane); /* events of it may follow in this poll */
+    } else if (frame->tag < WEFT_LINK_SLOTS) {
+        weft_bundle_rest_again(bundle, slot);
     }
 }
 
@@ -347,7 +384,8 @@ void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t 
 
 void weft_bundle_watch(struct weft_bundle *bundle)
 {
-    if (weft_list_is_empty(&bundle->tick.node)) {
+    if (weft_list_is_empty(&bundle->tick.node) || bundle->is_dozing) {
+        bundle->is_dozing = false;
         weft_engine_timer_set(bundle->link->links->spec.port.engine, &bundle->tick,
                               weft_clock_after_ms(TICK_MS));
     }
@@ -385,12 +423,23 @@ static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
     return is_busy || silent_ms > 0;
 }
 
+/* Nothing is on its way: only lanes that nobody needs are looked for. */
+static void doze(struct weft_bundle *bundle, uint64_t now_ns)
+{
+    uint64_t due_ns = weft_bundle_rest_due(bundle);
+    uint64_t next_ns = now_ns + TICK_MS * WEFT_NS_PER_MS;
+    bundle->is_dozing = true;
+    weft_engine_timer_set(bundle->link->links->spec.port.engine, &bundle->tick,
+                          due_ns > next_ns ? due_ns : next_ns);
+}
+
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_bundle *bundle = WEFT_CONTAINER_OF(timer, struct weft_bundle, tick);
     uint64_t limit_ns =
         (uint64_t)params_of(bundle)->number[WEFT_PARAM_PATH_TIMEOUT] * WEFT_NS_PER_MS;
     bool is_busy = bundle->broken_ns != 0 || !weft_list_is_empty(&bundle->replay);
+    bundle->is_dozing = false;
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
         if (slot->state == SLOT_UP && slot->lane != NULL) {
@@ -399,7 +448,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
             is_busy = true;
             tell_down(bundle, slot); /* the word before may have gone by a lane that died too */
             if (bundle->is_dialler && now_ns >= slot->retry_ns) {
-                dial_slot(bundle, i, REDIAL_MS);
+                weft_bundle_dial_slot(bundle, i, REDIAL_MS);
             }
         }
         is_busy |= slot->state == SLOT_DIALLING;
@@ -412,8 +461,11 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
     if (bundle->link->told != bundle->link->received) {
         weft_link_tell(bundle->link);
     }
+    weft_bundle_rest(bundle, now_ns);
     if (is_busy) {
         weft_bundle_watch(bundle);
+    } else if (weft_bundle_rest_due(bundle) > 0) {
+        doze(bundle, now_ns);
     }
 }
 

@@ -43,15 +43,16 @@ static struct weft_link_chunk *chunk_at(struct weft_list *node)
     return WEFT_CONTAINER_OF(node, struct weft_link_chunk, node);
 }
 
-/* Slot 0 is left to envelopes while others carry bulk. */
+/* Slot 0 is left to envelopes while others carry bulk; those that are too many are left to drain. */
 static bool carries_bulk(const struct weft_bundle *bundle, uint32_t index)
 {
     const struct weft_slot *slot = &bundle->slots[index];
+    bool is_surplus = bundle->is_dialler && index > bundle->link->links->share;
     if (slot->state != SLOT_UP || index > 0) {
-        return slot->state == SLOT_UP;
+        return slot->state == SLOT_UP && !is_surplus;
     }
     for (uint32_t i = 1; i < bundle->count; i++) {
-        if (bundle->slots[i].state == SLOT_UP) {
+        if (carries_bulk(bundle, i)) {
             return false;
         }
     }
@@ -169,8 +170,9 @@ static bool post_chunk(struct weft_bundle *bundle, struct weft_link_chunk *chunk
     }
     link->told = link->received;
     link->untold_len = 0;
+    bundle->bulk_ns = weft_clock_ns();
     if (slot->flying_count++ == 0) {
-        slot->rate_ns = weft_clock_ns();
+        slot->rate_ns = bundle->bulk_ns;
         slot->rate_len = 0;
     }
     slot->flying_len += chunk->slice.len;
@@ -185,6 +187,7 @@ enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wir
 {
     struct weft_list *node = NULL;
     struct weft_link_chunk *chunk;
+    weft_bundle_wake(bundle);
     if (weft_chunks_replay(bundle) && bundle->sent - bundle->acked < WEFT_LINK_CHUNKS) {
         node = weft_list_take(&bundle->free);
     }
@@ -371,8 +374,7 @@ static bool take_from_others(struct weft_bundle *bundle, const struct weft_slot 
             if ((int32_t)(frame->seq - other->placing_epoch) <= 0) {
                 return false;
             }
-            const struct weft_links_spec *spec = &bundle->link->links->spec;
-            spec->unplace(spec->context, bundle->link, i);
+            weft_bundle_unplace(bundle, other);
             other->is_placing = false;
             other->is_stale = true;
             other->lane->ops->place(other->lane, &sink);
@@ -433,6 +435,7 @@ bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done)
     uint32_t untold = ++slot->received - slot->told;
     bool is_wanted = slot->is_placing;
     slot->untold_len += done->frame.len;
+    bundle->bulk_ns = weft_clock_ns();
     if (is_wanted) {
         pass(&bundle->landed, bundle->landed_more, slot->placing);
     }

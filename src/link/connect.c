@@ -121,8 +121,10 @@ static void say_here(struct weft_link *link, bool wants_tcp)
         call.shm_len = (uint8_t)address.len;
         memcpy(call.shm, address.bytes, address.len);
     } else if (links->spec.has_tcp && open_tcp(links)) {
-        for (uint32_t i = 0; i < links->tcp_count; i++) {
-            weft_lane_tcp.address(links->tcp[i], &address);
+        uint32_t count = links->share + 1 < links->tcp_count ? links->share + 1 : links->tcp_count;
+        for (uint32_t i = 0; i < count; i++) { /* as many as this peer may have lanes */
+            uint32_t nic = i == 0 ? 0 : 1 + (weft_link_turn(link) + i - 1) % (links->tcp_count - 1);
+            weft_lane_tcp.address(links->tcp[nic], &address);
             memcpy(call.tcp + call.tcp_len, address.bytes, address.len);
             call.tcp_len = (uint8_t)(call.tcp_len + address.len);
         }

@@ -20,14 +20,38 @@ static void note_room(struct weft_link *link)
     }
 }
 
-/* The former lane of an envelope brings the rest of it for nobody. */
-static void make_stale(struct weft_link *link)
+bool weft_links_withdraw(struct weft_links *links, const struct weft_lane *lane)
+{
+    for (unsigned i = 0; i < links->batch_count; i++) {
+        struct weft_done *done = &links->batch[i];
+        if (done->kind == WEFT_DONE_HEADER && done->lane == lane) {
+            links->batch_count--;
+            memmove(done, done + 1, (links->batch_count - i) * sizeof(*done));
+            return true;
+        }
+    }
+    return false;
+}
+
+static void sink_stale(struct weft_lane *lane)
 {
     const struct weft_slice sink = {0};
+    weft_slot_of(lane)->is_stale = true;
+    lane->ops->place(lane, &sink);
+}
+
+/* The former lane of an envelope brings the rest of it for nobody. If it is not reported yet, it is as if it had
+ * not come: its copy will be the first. */
+static void make_stale(struct weft_link *link)
+{
+    struct weft_bundle *bundle = link->bundle;
+    struct weft_lane *former = bundle->slots[link->peer_lead].lane;
     if (link->placed_lane != NULL) {
-        weft_slot_of(link->placed_lane)->is_stale = true;
-        link->placed_lane->ops->place(link->placed_lane, &sink);
+        sink_stale(link->placed_lane);
         link->placed_lane = NULL;
+    } else if (former != NULL && !bundle->slots[link->peer_lead].is_placing &&
+               weft_links_withdraw(link->links, former)) {
+        sink_stale(former);
     }
 }
 
@@ -35,9 +59,9 @@ static void make_stale(struct weft_link *link)
 static void take_lead(struct weft_link *link, const struct weft_done *done)
 {
     if ((int32_t)(done->frame.seq - link->peer_lead_count) > 0) {
+        make_stale(link); /* a copy of what is on its way follows */
         link->peer_lead_count = done->frame.seq;
         link->peer_lead = done->lane->slot;
-        make_stale(link); /* a copy of what is on its way follows */
     }
 }
 
@@ -58,6 +82,8 @@ static void take_ack(struct weft_link *link, const struct weft_done *done)
             weft_chunks_acked(link->bundle, frame);
         } else if ((frame->flags & WEFT_DATA_DOWN) != 0) {
             weft_bundle_told_down(link->bundle, frame);
+        } else if ((frame->flags & WEFT_DATA_REST) != 0) {
+            weft_bundle_told_rest(link->bundle, frame);
         } else if ((frame->flags & WEFT_DATA_END) != 0) {
             link->is_ended = true;
         } else if ((frame->flags & WEFT_DATA_LEAD) != 0) {
@@ -355,18 +381,18 @@ static bool filter(struct weft_links *links, struct weft_done *done)
     return link->bundle == NULL ? filter_sure(link, done) : filter_tcp(link, done);
 }
 
-static unsigned filter_all(struct weft_links *links, struct weft_done *done, unsigned count)
+/* Behind what the batch holds already there are `count` more. */
+static void filter_all(struct weft_links *links, unsigned count)
 {
-    unsigned kept = 0;
+    struct weft_done *done = links->batch + links->batch_count;
     for (unsigned i = 0; i < count; i++) {
         if (filter(links, &done[i])) {
-            if (kept != i) {
-                done[kept] = done[i];
+            if (&links->batch[links->batch_count] != &done[i]) {
+                links->batch[links->batch_count] = done[i];
             }
-            kept++;
+            links->batch_count++;
         }
     }
-    return kept;
 }
 
 /* The lane had room all along, but the keep or the window had not. */
@@ -428,13 +454,17 @@ unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsig
     if (count > 0) {
         return count;
     }
+    links->batch = done;
+    links->batch_count = 0;
     if (links->shm != NULL) {
-        count = filter_all(links, done, weft_lane_shm.poll(links->shm, done, room));
+        filter_all(links, weft_lane_shm.poll(links->shm, done, room));
     }
-    for (uint32_t i = 0; i < links->tcp_count && room - count >= 4; i++) {
-        count += filter_all(links, done + count,
-                            weft_lane_tcp.poll(links->tcp[i], done + count, room - count));
+    for (uint32_t i = 0; i < links->tcp_count && room - links->batch_count >= 4; i++) {
+        filter_all(links, weft_lane_tcp.poll(links->tcp[i], done + links->batch_count,
+                                             room - links->batch_count));
     }
+    count = links->batch_count;
+    links->batch_count = 0;
     return count;
 }
 
@@ -458,6 +488,7 @@ weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_li
     weft_list_open(&links->broken);
     weft_list_open(&links->bundles);
     links->carrier.fd = -1;
+    links->share = WEFT_LINK_SLOTS;
     *links_p = links;
     return WEFT_OK;
 }

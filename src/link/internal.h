@@ -13,14 +13,19 @@ struct weft_links {
     struct weft_lane_port *tcp[WEFT_LINK_NICS]; /* owned; one per NIC that carries data */
     struct weft_link_nic nics[WEFT_LINK_NICS];
     uint32_t tcp_count;
-    bool is_shm_broken;                /* it could not be opened here */
-    size_t keep_room;                  /* bytes of each keep */
-    uint32_t tell_len;                 /* so many came since we told the peer last: tell it now */
-    struct weft_list roomy;            /* links that are due a WRITABLE */
-    struct weft_list acked;            /* chunks whose SENT is due */
-    struct weft_lane *refused;         /* lanes nobody wants, closed when the events are through */
-    struct weft_list broken;           /* links whose LOST is due */
-    struct weft_list bundles;          /* of bundle.node */
+    uint32_t bundle_count;     /* peers over tcp */
+    uint32_t share;            /* lanes for bulk that each of them may have */
+    bool is_shm_broken;        /* it could not be opened here */
+    size_t keep_room;          /* bytes of each keep */
+    uint32_t tell_len;         /* so many came since we told the peer last: tell it now */
+    struct weft_list roomy;    /* links that are due a WRITABLE */
+    struct weft_list acked;    /* chunks whose SENT is due */
+    struct weft_lane *refused; /* lanes nobody wants, closed when the events are through */
+    struct weft_list broken;   /* links whose LOST is due */
+    struct weft_list bundles;  /* of bundle.node */
+    struct weft_done
+        *batch; /* lent: what the poll under way will report; its user has seen none of it yet */
+    unsigned batch_count;
     struct weft_engine_source carrier; /* news of NICs; fd -1: there is one only, or nobody tells */
 };
 
@@ -35,7 +40,7 @@ struct weft_link_chunk {
     void *cookie;            /* NULL: nobody waits for it any more */
 };
 
-enum weft_slot_state { SLOT_EMPTY, SLOT_DIALLING, SLOT_UP, SLOT_DOWN };
+enum weft_slot_state { SLOT_EMPTY, SLOT_DIALLING, SLOT_UP, SLOT_DOWN, SLOT_RESTING };
 
 struct weft_slot {
     enum weft_slot_state state;
@@ -68,6 +73,9 @@ struct weft_bundle {
     bool is_dialler;
     uint32_t count; /* slots that were ever used, from 0 */
     struct weft_engine_timer tick;
+    bool is_dozing;     /* the tick comes late, only to look for lanes to close */
+    bool is_asleep;     /* some rest that are to be opened when there is bulk */
+    uint64_t bulk_ns;   /* when there was some, the latest time */
     uint64_t broken_ns; /* no slot was up since; 0: one is */
     char broken_text[128];
 
@@ -86,6 +94,12 @@ struct weft_bundle {
 static inline struct weft_slot *weft_slot_of(const struct weft_lane *lane)
 {
     return &((struct weft_link *)lane->owner)->bundle->slots[lane->slot];
+}
+
+/* Which of several NICs comes first is different from peer to peer. */
+static inline uint32_t weft_link_turn(const struct weft_link *link)
+{
+    return link->peer + link->links->spec.port.self->rank - 1;
 }
 
 /* ---- connect.c ---- */
@@ -108,6 +122,25 @@ void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_da
 /* Something is on its way that must be watched. */
 void weft_bundle_watch(struct weft_bundle *bundle);
 void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t room);
+
+/* It has no lane any more, which is the caller's to close; what was on its way goes again. */
+void weft_bundle_leave(struct weft_bundle *bundle, struct weft_slot *slot);
+/* What the slot brings goes nowhere: whoever was going to get it hears so, if he knows of it. */
+void weft_bundle_unplace(struct weft_bundle *bundle, const struct weft_slot *slot);
+bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms);
+
+/* ---- rest.c: lanes that nobody needs ---- */
+/* A peer more, a peer less: how many lanes is each to have? */
+void weft_links_bundle_added(struct weft_links *links);
+void weft_links_bundle_removed(struct weft_links *links);
+/* Closes those that had nothing to do, or are too many; and: when to look for them again; 0: never. */
+void weft_bundle_rest(struct weft_bundle *bundle, uint64_t now_ns);
+uint64_t weft_bundle_rest_due(const struct weft_bundle *bundle);
+/* There is bulk: those that rest are wanted. */
+void weft_bundle_wake(struct weft_bundle *bundle);
+/* The peer's word; it says that a slot is down. */
+void weft_bundle_told_rest(struct weft_bundle *bundle, const struct weft_wire_data *frame);
+void weft_bundle_rest_again(struct weft_bundle *bundle, const struct weft_slot *slot);
 
 /* ---- chunks.c: bulk over the slots ---- */
 enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wire_data *frame,
@@ -133,6 +166,9 @@ enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *fra
 /* The lead died, or there is a better one. */
 void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane);
 void weft_link_refuse(struct weft_links *links, struct weft_lane *lane);
+/* A HEADER of this lane that the poll under way was going to report is not reported; false: there is none. Its
+ * payload is to be answered with the sink. */
+bool weft_links_withdraw(struct weft_links *links, const struct weft_lane *lane);
 /* Nothing came back in time: LOST is due. */
 void weft_link_broke(struct weft_link *link);
 void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up); /* bundle.c */

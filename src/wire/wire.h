@@ -256,7 +256,8 @@ enum weft_wire_data_type {
     WEFT_DATA_FLUSH, /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
     WEFT_DATA_ACK, /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
-                          seq; flags DOWN: that slot is given up; END: the link is closed;
+                          seq; flags DOWN: that slot is given up; REST: it is closed for want of work, or
+                          (no slot) they are wanted again; END: the link is closed;
                           LEAD: numbered frames come by this lane from now on, seq counts. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
     WEFT_DATA_BYE, /* nothing more comes */
@@ -269,6 +270,7 @@ enum {
     WEFT_DATA_DOWN = 8,
     WEFT_DATA_END = 16,
     WEFT_DATA_LEAD = 32,
+    WEFT_DATA_REST = 64,
 };
 
 /*

@@ -41,6 +41,8 @@ void lanes_put(struct traffic *traffic);
 void lanes_get(struct traffic *traffic);
 void lanes_signal(struct traffic *traffic);
 
+/* lanes_burst.c */
+void lanes_burst(struct traffic *traffic);
 /* lanes_control.c */
 void lanes_control(struct traffic *traffic);
 
