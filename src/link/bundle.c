@@ -215,14 +215,19 @@ bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_diallin
 
 /* ---- up ---- */
 
-static struct weft_lane *find_lead(struct weft_bundle *bundle)
+struct weft_lane *weft_bundle_find_lead(struct weft_bundle *bundle)
 {
+    uint32_t slow = weft_bundle_slow(bundle) | bundle->peer_slow;
+    struct weft_lane *first = NULL;
     for (uint32_t i = 0; i < bundle->count; i++) {
-        if (bundle->slots[i].state == SLOT_UP) {
+        if (bundle->slots[i].state == SLOT_UP && (slow >> i & 1) == 0) {
             return bundle->slots[i].lane;
         }
+        if (first == NULL && bundle->slots[i].state == SLOT_UP) {
+            first = bundle->slots[i].lane;
+        }
     }
-    return NULL;
+    return first;
 }
 
 static uint32_t find_nic(const struct weft_links *links, const struct weft_lane *lane)
@@ -269,13 +274,16 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     slot->sent = slot->acked = slot->received = slot->told = 0;
     slot->untold_len = 0;
     slot->rate = 0;
+    slot->is_slow = false;
+    slot->overdue = 0;
+    slot->known_ns = slot->acked_ns = weft_clock_ns();
     slot->is_placing = slot->is_stale = false;
     bundle->epoch++;
     bundle->broken_ns = 0;
     bundle->bulk_ns = weft_clock_ns();
     weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
              lane->slot, lane->peer_text);
-    weft_link_set_lead(link, find_lead(bundle));
+    weft_link_set_lead(link, weft_bundle_find_lead(bundle));
     weft_chunks_replay(bundle);
     weft_bundle_watch(bundle);
     return true;
@@ -330,17 +338,17 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
     if (was_up) {
         weft_log(link, INFO, "lane %u to rank %u by %s is over: %s",
                  (unsigned)(slot - bundle->slots), link->peer, nic_of(bundle, slot), why);
-        weft_link_set_lead(link, find_lead(bundle));
+        weft_link_set_lead(link, weft_bundle_find_lead(bundle));
         tell_down(bundle, slot);
         weft_bundle_wake(bundle);
         weft_chunks_replay(bundle);
     }
     weft_bundle_watch(bundle);
-    if (find_lead(bundle) == NULL && bundle->broken_ns == 0) {
+    if (weft_bundle_find_lead(bundle) == NULL && bundle->broken_ns == 0) {
         bundle->broken_ns = weft_clock_ns();
         snprintf(bundle->broken_text, sizeof(bundle->broken_text), "%s", why);
     }
-    return find_lead(bundle) == NULL;
+    return weft_bundle_find_lead(bundle) == NULL;
 }
 
 static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
@@ -348,7 +356,7 @@ static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char 
     struct weft_lane *lane = slot->lane;
     weft_log(link, WARN, "lane %u to rank %u by %s is given up: %s; %s",
              (unsigned)(slot - bundle->slots), bundle->link->peer, nic_of(bundle, slot), why,
-             find_lead(bundle) != NULL ? "the others take over" : "no other is left");
+             weft_bundle_find_lead(bundle) != NULL ? "the others take over" : "no other is left");
     weft_bundle_lost(bundle, slot, why);
     lane->ops->close(lane);
 }
@@ -457,6 +465,8 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_link_broke(bundle->link);
         return;
     }
+    weft_chunks_overtake(bundle, now_ns);
+    weft_link_set_lead(bundle->link, weft_bundle_find_lead(bundle));
     weft_chunks_replay(bundle);
     if (bundle->link->told != bundle->link->received) {
         weft_link_tell(bundle->link);

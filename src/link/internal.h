@@ -38,6 +38,9 @@ struct weft_link_chunk {
     struct weft_wire_data frame;
     struct weft_slice slice; /* lent */
     void *cookie;            /* NULL: nobody waits for it any more */
+    uint64_t due_ns;         /* by then its slot should have brought it, with much patience */
+    bool is_ghost;           /* a copy took over; it only counts (overtake.c) */
+    bool is_copy;
 };
 
 enum weft_slot_state { SLOT_EMPTY, SLOT_DIALLING, SLOT_UP, SLOT_DOWN, SLOT_RESTING };
@@ -52,12 +55,16 @@ struct weft_slot {
     uint64_t retry_ns, pause_ms;
 
     /* out */
-    struct weft_list flying; /* chunks, oldest first */
-    uint32_t flying_count;
+    struct weft_list flying;            /* chunks, oldest first */
+    uint32_t flying_count, ghost_count; /* of flying_count: those that a copy took over */
     uint64_t flying_len;
     uint32_t sent, acked;       /* chunks by this connection */
     double rate;                /* bytes per second that it drains; 0: not known yet */
-    uint64_t rate_ns, rate_len; /* since when, and how much was acknowledged since */
+    uint64_t rate_ns, rate_len; /* since when it is measured, and how much was acknowledged since */
+    uint64_t known_ns;          /* when that gave the rate */
+    uint64_t acked_ns;          /* when anything was acknowledged, the latest time */
+    uint32_t overdue;           /* ticks in a row that found it so */
+    bool is_slow;               /* its NIC is: it is no lead if another can be */
     /* in */
     uint32_t received, told; /* chunks by this connection */
     uint64_t untold_len;
@@ -75,6 +82,8 @@ struct weft_bundle {
     struct weft_engine_timer tick;
     bool is_dozing;     /* the tick comes late, only to look for lanes to close */
     bool is_asleep;     /* some rest that are to be opened when there is bulk */
+    uint32_t peer_slow; /* slots that the peer finds slow, as bits */
+    uint64_t tick_ns;   /* the latest */
     uint64_t bulk_ns;   /* when there was some, the latest time */
     uint64_t broken_ns; /* no slot was up since; 0: one is */
     char broken_text[128];
@@ -119,6 +128,8 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane);
 bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why);
 /* The peer gave up a slot. */
 void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_data *frame);
+/* The one where all but bulk should go; NULL: none is up. */
+struct weft_lane *weft_bundle_find_lead(struct weft_bundle *bundle);
 /* Something is on its way that must be watched. */
 void weft_bundle_watch(struct weft_bundle *bundle);
 void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t room);
@@ -147,6 +158,10 @@ enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wir
                                const struct weft_slice *slice, void *cookie);
 /* What was on its way over a slot goes again; false: something waits still. */
 bool weft_chunks_replay(struct weft_bundle *bundle);
+/* May bulk go by it now? */
+bool weft_slot_carries_bulk(const struct weft_bundle *bundle, uint32_t index);
+/* Of the fastest, as far as it is known; at least 1. */
+double weft_bundle_best_rate(const struct weft_bundle *bundle);
 void weft_chunks_lost(struct weft_bundle *bundle, struct weft_slot *slot);
 void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *frame);
 /* Nobody waits for these any more; returns how many SENT will not come. */
@@ -159,6 +174,13 @@ bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done)
 void weft_chunks_tell(struct weft_bundle *bundle, struct weft_slot *slot);
 /* The same of all slots, whether it was told or not. */
 void weft_chunks_tell_again(struct weft_bundle *bundle);
+
+/* ---- overtake.c ---- */
+/* Slots that are slow as we see it, as bits; and the peer's word on them. */
+uint32_t weft_bundle_slow(const struct weft_bundle *bundle);
+void weft_bundle_told_slow(struct weft_bundle *bundle, uint32_t slots);
+/* What slots hold for too long is to go by others: it waits in replay then. */
+void weft_chunks_overtake(struct weft_bundle *bundle, uint64_t now_ns);
 
 /* ---- link.c ---- */
 enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *frame,

@@ -26,6 +26,8 @@ SOUND = {  # name: what it looks at closely
     "more frames on their way": "-DDEATHS=1 -DCHUNKS=2 -DROOM=2",
     "acks stay on their slot": "-DDEATHS=1 -DCHUNKS=2 -DACKS_STAY",
     "the sender withdraws": "-DDEATHS=1 -DCHUNKS=2 -DWITHDRAWS",
+    "a living slot is overtaken": "-DDEATHS=0 -DCHUNKS=2 -DOVERTAKES=1",
+    "overtaken, and one dies": "-DDEATHS=1 -DCHUNKS=1 -DOVERTAKES=1",
 }
 DEEP = {
     "three chunks, two envelopes": "-DDEATHS=1 -DCHUNKS=3 -DENVELOPES=2",
@@ -33,6 +35,9 @@ DEEP = {
     "withdrawn, two deaths": "-DDEATHS=2 -DCHUNKS=2 -DWITHDRAWS",
     "acks stay, two deaths": "-DDEATHS=2 -DCHUNKS=2 -DACKS_STAY",
     "three deaths": "-DDEATHS=3 -DCHUNKS=1",
+    "overtaken, two chunks": "-DDEATHS=1 -DCHUNKS=2 -DOVERTAKES=1",
+    "overtaken twice": "-DDEATHS=1 -DCHUNKS=2 -DOVERTAKES=2",
+    "overtaken and withdrawn": "-DDEATHS=1 -DCHUNKS=2 -DOVERTAKES=1 -DWITHDRAWS",
 }
 CIRCLES = "-DDEATHS=1 -DCHUNKS=2"  # here it is shown that nothing goes in a circle
 
@@ -55,6 +60,8 @@ PLANTED = {  # name: (size, what spin must complain about)
     "BUG_TAKEN_BACK": ("-DCHUNKS=2", r"taken\["),
     "BUG_HELD_BLOCKS": ("-DCHUNKS=1", STUCK),
     "BUG_WITHDRAWN_GAP": ("-DCHUNKS=2 -DWITHDRAWS", STUCK),
+    "BUG_GHOST_COUNTS": ("-DCHUNKS=2 -DOVERTAKES=1", NOT_LANDED),
+    "BUG_SAME_EPOCH": ("-DCHUNKS=2 -DOVERTAKES=1", NOT_LANDED),
 }
 
 
