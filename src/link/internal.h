@@ -9,6 +9,7 @@
 
 struct weft_links {
     struct weft_links_spec spec;
+    const struct weft_lane_ops *tcp_ops;        /* lent */
     struct weft_lane_port *shm;                 /* owned; NULL: not opened */
     struct weft_lane_port *tcp[WEFT_LINK_NICS]; /* owned; one per NIC that carries data */
     struct weft_link_nic nics[WEFT_LINK_NICS];
@@ -117,11 +118,16 @@ bool weft_link_try_elsewhere(struct weft_link *link);
 void weft_link_give_up(struct weft_link *link);
 void weft_link_fail(struct weft_link *link, weft_status_t status, const char *text);
 
+/* ---- dial.c ---- */
+/* The peer listens at these addresses: dials all slots. false: not one could be dialled (error text). */
+bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
+bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms);
+/* It is down, and will be dialled after a pause that grows. */
+void weft_slot_retry_later(struct weft_slot *slot);
+
 /* ---- bundle.c: slots come and go ---- */
 weft_status_t weft_bundle_open(struct weft_link *link);
 void weft_bundle_close(struct weft_bundle *bundle); /* NULL is fine */
-/* The peer listens at these addresses: dials all slots. false: not one could be dialled (error text). */
-bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
 /* A lane is up; false: it is not wanted. */
 bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane);
 /* One is over; its lane is closed by the caller. true: it was the last, and no other is dialled. */
@@ -138,7 +144,6 @@ void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t 
 void weft_bundle_leave(struct weft_bundle *bundle, struct weft_slot *slot);
 /* What the slot brings goes nowhere: whoever was going to get it hears so, if he knows of it. */
 void weft_bundle_unplace(struct weft_bundle *bundle, const struct weft_slot *slot);
-bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms);
 
 /* ---- rest.c: lanes that nobody needs ---- */
 /* A peer more, a peer less: how many lanes is each to have? */
@@ -187,13 +192,22 @@ enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *fra
                               const struct weft_slice *slice, void *cookie);
 /* The lead died, or there is a better one. */
 void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane);
+/* Nothing came back in time: LOST is due. */
+void weft_link_broke(struct weft_link *link);
+void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up); /* bundle.c */
+
+/* ---- links.c ---- */
+/* Closed when the events of this poll are through. */
 void weft_link_refuse(struct weft_links *links, struct weft_lane *lane);
 /* A HEADER of this lane that the poll under way was going to report is not reported; false: there is none. Its
  * payload is to be answered with the sink. */
 bool weft_links_withdraw(struct weft_links *links, const struct weft_lane *lane);
-/* Nothing came back in time: LOST is due. */
-void weft_link_broke(struct weft_link *link);
-void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up); /* bundle.c */
+
+/* ---- events.c ---- */
+/* Behind what the batch holds already lie `count` reports of lanes: those that links report stay. */
+void weft_links_filter(struct weft_links *links, unsigned count);
+/* There may be room again; false: nobody waits for it. */
+bool weft_link_writable(struct weft_link *link);
 
 /* ---- keep.c ---- */
 /* Room for one frame of this payload? */
