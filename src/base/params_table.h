@@ -73,6 +73,10 @@
       "pieces on their way in one lane, sent and not acknowledged") \
     X(LANES, "WEFT_LANES", INT, "0", 0, 8, false, NULL, \
       "connections over each NIC to each peer on another host; 0: 1") \
+    X(LANES_MAX, "WEFT_LANES_MAX", INT, "512", 0, 65536, false, NULL, \
+      "connections to all peers on other hosts together: with more peers each gets fewer; 0: no limit") \
+    X(LANE_IDLE, "WEFT_LANE_IDLE", DURATION, "10s", 0, 86400000, false, NULL, \
+      "connections that carried no long message for this long are closed until needed; 0: never") \
     X(STRATEGY, "WEFT_STRATEGY", CHOICE, "auto", 0, 0, false, "auto|split|rr", \
       "long messages over several lanes: split (each over all), rr (whole ones in turn), auto") \
     X(LANE_TIMEOUT, "WEFT_LANE_TIMEOUT", DURATION, "500ms", 50, 60000, false, NULL, \

@@ -127,6 +127,23 @@ static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_L
     return WEFT_OK;
 }
 
+static uint32_t nics(struct weft_control_observer *observer,
+                     struct weft_control_nic nics[WEFT_CONTROL_NICS])
+{
+    struct weft_link_nic found[WEFT_LINK_NICS];
+    uint32_t count = 0;
+    if (choose_nics(job_of(observer), found, &count) != WEFT_OK) {
+        return 0;
+    }
+    count = count < WEFT_CONTROL_NICS ? count : WEFT_CONTROL_NICS;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(nics[i].name, found[i].name, sizeof(nics[i].name));
+        nics[i].addr = found[i].addr;
+        nics[i].prefix_len = found[i].prefix_len;
+    }
+    return count;
+}
+
 /* ---- life ---- */
 
 static weft_status_t find_local_ranks(struct weft_job *job)
@@ -168,7 +185,7 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
     status = status == WEFT_OK ? weft_p2p_open(&spec, &job->p2p) : status;
     if (status == WEFT_OK) {
         job->observer = (struct weft_control_observer){
-            .called = called, .gone = gone, .ended = ended, .reaches = reaches};
+            .called = called, .gone = gone, .ended = ended, .reaches = reaches, .nics = nics};
         weft_control_observe(job->control, &job->observer);
     }
     return status;

@@ -112,6 +112,14 @@ weft_status_t weft_control_engage(struct weft_control *control);
 
 /* ---- what rooms beside control hear (observe.c); all under the engine's lock ---- */
 
+#define WEFT_CONTROL_NICS 8 /* used at once */
+/* A NIC that carries data; name "": whatever the routes say. */
+struct weft_control_nic {
+    char name[16];
+    struct sockaddr_storage addr;
+    uint32_t prefix_len;
+};
+
 struct weft_control_observer {
     /* rank `from` called us with these bytes */
     void (*called)(struct weft_control_observer *observer, uint32_t from, const uint8_t *payload,
@@ -124,6 +132,9 @@ struct weft_control_observer {
                   const char *text);
     /* Its control connection is dead; do messages still reach it by other ways? */
     bool (*reaches)(struct weft_control_observer *observer, uint32_t rank);
+    /* Which NICs may a control connection go by? Returns how many; asked once, when it may matter. */
+    uint32_t (*nics)(struct weft_control_observer *observer,
+                     struct weft_control_nic nics[WEFT_CONTROL_NICS]);
 };
 /* One observer, lent; NULL: none any more. Calls that came before are handed over now. Not under the
  * lock. */

@@ -148,6 +148,10 @@ static bool is_reached_otherwise(struct weft_control *control, struct weft_contr
     uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
     struct weft_control_observer *observer = control->observer;
     char name[96];
+    const struct weft_control_mend *mend = conn->edge;
+    if (mend != NULL && mend->returning != NULL) {
+        return true; /* it is on its way back */
+    }
     if (observer == NULL || !observer->reaches(observer, watch->rank)) {
         return false;
     }
@@ -169,9 +173,7 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
     uint64_t period_ns = (uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT] * WEFT_NS_PER_MS;
     uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
     struct weft_net_conn *conn = weft_control_conn_to(control, watch->rank);
-    bool is_reached;
-    struct weft_wire_frame frame = {
-        .type = WEFT_WIRE_HEARTBEAT, .src = control->self.rank, .dst = watch->rank};
+    bool is_reached, is_due;
     if (conn == NULL) {
         return;
     }
@@ -196,9 +198,9 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
         return;
     }
     /* A stopped peer's buffer fills: beats are not worth queueing. */
-    if (now_ns - conn->spoken_ns >= period_ns / 2 && weft_net_conn_queued(conn) == 0) {
-        weft_net_conn_send(conn, &frame, NULL, 0);
-        weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_HEARTBEATS, 1);
+    is_due = now_ns - conn->spoken_ns >= period_ns / 2 || weft_control_mend_has_news(conn);
+    if (is_due && weft_net_conn_queued(conn) == 0) {
+        weft_control_mend_beat(conn);
     }
 }
 
@@ -208,6 +210,7 @@ static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     for (uint32_t i = 0; i <= control->child_count; i++) {
         beat_neighbour(control, watch_at(control, i), now_ns);
     }
+    weft_control_ways_beat(control);
     weft_engine_timer_set(
         control->engine, timer,
         weft_clock_after_ms((uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT]));

@@ -14,20 +14,42 @@ struct weft_control_start;
 
 /* What a connection is to us: kept in conn->tag. */
 enum weft_control_role {
-    ROLE_UP,       /* ours, to the one we join through */
-    ROLE_PARENT,   /* ours, to the parent in the tree (may be the same one, promoted) */
-    ROLE_ARRIVAL,  /* a rank that joins through us */
-    ROLE_ATTACHED, /* a tree child that came before the table */
-    ROLE_CHILD,    /* a tree child */
-    ROLE_PARTING,  /* answered; it goes when it has attached elsewhere */
+    ROLE_UP,        /* ours, to the one we join through */
+    ROLE_PARENT,    /* ours, to the parent in the tree (may be the same one, promoted) */
+    ROLE_ARRIVAL,   /* a rank that joins through us */
+    ROLE_ATTACHED,  /* a tree child that came before the table */
+    ROLE_CHILD,     /* a tree child */
+    ROLE_PARTING,   /* answered; it goes when it has attached elsewhere */
+    ROLE_SEEKING,   /* ours, to the parent again, by another way (ways.c) */
+    ROLE_RETURNING, /* a tree child's, which has not left its old connection yet */
 };
 
 struct weft_control_child {
     uint32_t rank;
-    struct weft_net_conn *conn; /* NULL: not attached yet, or gone */
+    struct weft_net_conn *conn;     /* NULL: not attached yet, or gone */
+    struct weft_control_mend *mend; /* owned; NULL: its connection is never replaced */
 };
 
 struct weft_control_watch; /* heart.c */
+struct weft_control_ways;  /* ways.c */
+
+/* What outlives a connection to a neighbour: kept in conn->edge (mend.c). */
+struct weft_control_mend {
+    struct weft_control *control;
+    uint32_t rank;              /* the neighbour */
+    bool counts_out, counts_in; /* frames of that direction count */
+    bool is_resuming;           /* the connection is new: the neighbour has not said what it has */
+    uint32_t sent, acked;       /* ours: the latest, and all that have come there */
+    uint32_t received, told;    /* the neighbour's */
+    size_t untold_len;
+    uint8_t *kept; /* ours behind acked, as on the wire; owned */
+    size_t kept_start, kept_len, kept_room;
+    uint32_t round; /* child: the latest begun; parent: the latest taken */
+    /* the parent's */
+    bool is_asking;
+    uint32_t nics_there;
+    struct weft_net_conn *returning; /* owned; NULL: none */
+};
 
 struct weft_control {
     struct weft_engine *engine;       /* lent */
@@ -39,7 +61,9 @@ struct weft_control {
     struct weft_control_start *start; /* owned; NULL once started */
     struct weft_net_conn *parent;     /* NULL: root, or gone */
     uint32_t parent_rank;
-    struct weft_control_child *children; /* [child_count], owned */
+    struct weft_control_mend *parent_mend; /* owned; NULL: it is never replaced */
+    struct weft_control_ways *ways;        /* owned; NULL: not needed yet */
+    struct weft_control_child *children;   /* [child_count], owned */
     uint32_t child_count;
     struct weft_list parting; /* first connections that were answered, on their way out */
 
@@ -93,6 +117,48 @@ void weft_control_calls_close(struct weft_control *control);
 struct weft_net_conn *weft_control_conn_to(struct weft_control *control, uint32_t rank);
 /* Is `to`, or a rank on the way to it, gone? *gone_p: which. */
 bool weft_control_is_cut(const struct weft_control *control, uint32_t to, uint32_t *gone_p);
+
+/* ---- mend.c: what makes connections replaceable ---- */
+/* NULL: no memory. close takes NULL. */
+struct weft_control_mend *weft_control_mend_open(struct weft_control *control, uint32_t rank);
+void weft_control_mend_close(struct weft_control_mend *mend);
+/* To a neighbour: every frame after the start, but heartbeats. As weft_net_conn_send(). */
+weft_status_t weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
+                               const void *payload, size_t len);
+/* A frame of those came; so many of ours have come there; say how many came, as a heartbeat. */
+void weft_control_mend_count(struct weft_net_conn *conn, const struct weft_wire_frame *frame);
+void weft_control_mend_acked(struct weft_net_conn *conn, uint32_t number);
+void weft_control_mend_beat(struct weft_net_conn *conn);
+/* Have frames come that the neighbour does not know of? Does it owe its word on ours? */
+bool weft_control_mend_has_news(const struct weft_net_conn *conn);
+bool weft_control_mend_is_owed(const struct weft_net_conn *conn);
+/* This connection replaces the one before; then our RESUME; then the neighbour's (false: it cannot be). */
+void weft_control_mend_move(struct weft_control_mend *mend, struct weft_net_conn *conn);
+void weft_control_mend_resume(struct weft_net_conn *conn);
+bool weft_control_mend_resumed(struct weft_net_conn *conn, uint32_t number);
+
+/* ---- ways.c: how they are replaced ---- */
+/* With every heartbeat. */
+void weft_control_ways_beat(struct weft_control *control);
+/* The path to the parent is dead; false: there is no other, or it is looked for already. */
+bool weft_control_ways_seek(struct weft_control *control);
+bool weft_control_ways_is_seeking(const struct weft_control *control);
+/* Frames: WAYS, RESUME */
+void weft_control_ways_arrived(struct weft_control *control, struct weft_net_conn *from,
+                               const struct weft_wire_frame *frame, const uint8_t *payload);
+void weft_control_ways_resumed(struct weft_control *control, struct weft_net_conn *conn,
+                               const struct weft_wire_frame *frame);
+/* Of a SEEKING connection: it is open; it is not to be. */
+void weft_control_ways_opened(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_ways_missed(struct weft_control *control, struct weft_net_conn *conn);
+/* A RETURNING one came; the child has given it up. */
+void weft_control_ways_hello(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_ways_left(struct weft_net_conn *conn);
+/* A child's connection has ended: true if another one had come before, which takes its place. */
+bool weft_control_ways_replace(struct weft_control *control, struct weft_net_conn *conn);
+/* This neighbour is lost. */
+void weft_control_ways_forget(struct weft_control *control, uint32_t rank);
+void weft_control_ways_close(struct weft_control *control);
 
 /* ---- verdict.c ---- */
 void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,

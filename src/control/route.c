@@ -50,7 +50,7 @@ bool weft_control_route(struct weft_control *control, struct weft_wire_frame *fr
     }
     conn = weft_control_conn_to(
         control, weft_control_tree_hop(&control->tree, control->self.rank, frame->dst));
-    return conn != NULL && weft_net_conn_send(conn, frame, payload, len) == WEFT_OK;
+    return conn != NULL && weft_control_say(conn, frame, payload, len) == WEFT_OK;
 }
 
 void weft_control_flood(struct weft_control *control, struct weft_wire_frame *frame,
@@ -58,7 +58,7 @@ void weft_control_flood(struct weft_control *control, struct weft_wire_frame *fr
 {
     for (uint32_t i = 0; i < control->child_count; i++) {
         if (control->children[i].conn != NULL) {
-            weft_net_conn_send(control->children[i].conn, frame, payload, len);
+            weft_control_say(control->children[i].conn, frame, payload, len);
         }
     }
 }
@@ -84,8 +84,19 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
                           const struct weft_wire_frame *frame, const uint8_t *payload)
 {
     from->is_beating = true;
+    if (frame->type != WEFT_WIRE_HEARTBEAT && frame->type != WEFT_WIRE_WAYS &&
+        frame->type != WEFT_WIRE_RESUME) {
+        weft_control_mend_count(from, frame);
+    }
     switch (frame->type) {
     case WEFT_WIRE_HEARTBEAT:
+        weft_control_mend_acked(from, frame->number);
+        break;
+    case WEFT_WIRE_WAYS:
+        weft_control_ways_arrived(control, from, frame, payload);
+        break;
+    case WEFT_WIRE_RESUME:
+        weft_control_ways_resumed(control, from, frame);
         break;
     case WEFT_WIRE_BYE:
         weft_control_rank_closed(control, from->peer_rank);

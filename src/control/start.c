@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RESEND_MS 1500
+#define RESEND_MS 2000
+#define OWED_MS 500
 #define ATTACHES_MAX 100
 
 static void over(struct weft_control_start *start)
@@ -176,7 +177,9 @@ static void start_frame(struct weft_control_start *start, struct weft_net_conn *
 static void on_hello(struct weft_net_conn *conn)
 {
     struct weft_control *control = conn->owner;
-    if (control->start == NULL || control->start->is_over != 0) {
+    if (conn->purpose == WEFT_WIRE_RETURN) {
+        weft_control_ways_hello(control, conn);
+    } else if (control->start == NULL || control->start->is_over != 0) {
         weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "the start is over");
     } else if (conn->purpose == WEFT_WIRE_JOIN && control->start->is_gatherer) {
         weft_control_gather_hello(control->start, conn);
@@ -193,6 +196,8 @@ static void on_opened(struct weft_net_conn *conn)
     if (control->start != NULL && conn->tag == ROLE_UP) {
         control->start->first = conn;
         weft_control_gather_up_opened(control->start);
+    } else if (conn->tag == ROLE_SEEKING) {
+        weft_control_ways_opened(control, conn);
     }
 }
 
@@ -204,7 +209,9 @@ static void on_frame(struct weft_net_conn *conn, const struct weft_wire_frame *f
         control->start->status != WEFT_OK) {
         return; /* it failed, and is about to be taken apart */
     }
-    if (control->start != NULL && control->start->is_over == 0) {
+    if (conn->tag == ROLE_RETURNING && frame->type != WEFT_WIRE_RESUME) {
+        weft_control_ways_left(conn);
+    } else if (control->start != NULL && control->start->is_over == 0) {
         start_frame(control->start, conn, frame, payload);
     } else if (conn->tag != ROLE_PARTING) {
         weft_control_arrived(control, conn, frame, payload);
@@ -218,6 +225,10 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
     if (conn->tag == ROLE_PARTING) {
         weft_list_remove(&conn->node);
         weft_net_conn_close(conn);
+    } else if (conn->tag == ROLE_SEEKING) {
+        weft_control_ways_missed(control, conn);
+    } else if (conn->tag == ROLE_RETURNING) {
+        weft_control_ways_left(conn);
     } else if (start != NULL && conn->tag == ROLE_UP) {
         weft_control_join_lost(start, conn, status, why);
     } else if (start != NULL && (conn->tag == ROLE_ARRIVAL || conn->tag == ROLE_ATTACHED)) {
@@ -233,7 +244,7 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
                                 "rank %u (%s): %s during the start", conn->peer_rank,
                                 conn->peer_text, why);
         weft_control_neighbour_lost(control, conn, status, why);
-    } else {
+    } else if (!weft_control_ways_replace(control, conn)) {
         weft_control_neighbour_lost(control, conn, status, why);
     }
 }
@@ -458,7 +469,7 @@ static void say_bye(struct weft_control *control)
     control->is_closing = true;
     weft_control_news_flush(control);
     if (control->parent != NULL) {
-        weft_net_conn_send(control->parent, &frame, NULL, 0);
+        weft_control_say(control->parent, &frame, NULL, 0);
     }
     weft_control_flood(control, &frame, NULL, 0);
     weft_engine_unlock(control->engine);
@@ -475,18 +486,33 @@ static bool is_resending(const struct weft_control *control)
     return is;
 }
 
-/* A path that was dead for a while is back, and our last words are not through yet. */
+/* Where paths may be replaced, our last words are kept until they are known to be through. */
+static bool is_owed(const struct weft_control *control)
+{
+    bool is = control->parent != NULL && !control->is_gone[control->parent_rank] &&
+              weft_control_mend_is_owed(control->parent);
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        const struct weft_control_child *child = &control->children[i];
+        is |= child->conn != NULL && !control->is_gone[child->rank] &&
+              weft_control_mend_is_owed(child->conn);
+    }
+    return is;
+}
+
+/* A path is dead, or was, and our last words are not through yet. */
 static void await_resent(struct weft_control *control)
 {
+    uint64_t owed_ns = weft_clock_after_ms(OWED_MS);
     uint64_t deadline_ns = weft_clock_after_ms(RESEND_MS);
     _Atomic uint32_t never = 0;
     bool is;
     do {
         weft_engine_lock(control->engine);
-        is = is_resending(control);
+        is = is_resending(control) || weft_control_ways_is_seeking(control) ||
+             (is_owed(control) && weft_clock_ns() < owed_ns);
         weft_engine_unlock(control->engine);
         if (is) {
-            weft_engine_wait(control->engine, &never, weft_clock_after_ms(5));
+            weft_engine_wait(control->engine, &never, weft_clock_after_ms(1));
         }
     } while (is && weft_clock_ns() < deadline_ns);
 }
@@ -507,6 +533,7 @@ void weft_control_close(struct weft_control *control)
     for (uint32_t i = 0; i < control->child_count; i++) {
         weft_net_conn_close(control->children[i].conn);
     }
+    weft_control_ways_close(control);
     close_list(&control->parting);
     weft_control_early_close(control);
     weft_control_calls_close(control);

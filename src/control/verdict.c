@@ -104,7 +104,7 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
         verdict.number = ++control->verdicts;
         judge(control, comm, &verdict);
     } else if (control->parent != NULL) {
-        weft_net_conn_send(control->parent, &frame, bytes, weft_wire_notice_encode(notice, bytes));
+        weft_control_say(control->parent, &frame, bytes, weft_wire_notice_encode(notice, bytes));
     } else {
         judge(control, comm, notice);
     }
@@ -130,6 +130,8 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
 {
     struct weft_wire_notice notice = {.status = status, .rank = conn->peer_rank};
     char name[96];
+    conn->edge = NULL;
+    weft_control_ways_forget(control, conn->peer_rank);
     if (conn == control->parent) {
         control->parent = NULL;
     }
@@ -163,7 +165,7 @@ static void send_closed(struct weft_control *control, struct weft_net_conn *conn
         put32(bytes + (size_t)i * 4, ranks[i]);
     }
     if (conn != NULL) {
-        weft_net_conn_send(conn, &frame, bytes, (size_t)count * 4);
+        weft_control_say(conn, &frame, bytes, (size_t)count * 4);
     } else {
         weft_control_flood(control, &frame, bytes, (size_t)count * 4);
     }

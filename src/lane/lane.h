@@ -147,12 +147,17 @@ struct weft_lane_ops {
      * for how many posts the lane has made its own copy: their SENT does not come; that of the others
      * comes soon. */
     unsigned (*forget)(struct weft_lane *lane, const void *cookie, bool is_there);
+    /* Not SURE. The post with this cookie goes by another lane: this frame instead, with a payload of one byte
+     * that means nothing, unless it has begun to leave (false). */
+    bool (*replace)(struct weft_lane *lane, const void *cookie, const struct weft_wire_data *frame);
     /* Not SURE. What the latest post was lent has been copied to `memory`, which is read from now on; its
      * SENT does not come. */
     void (*relocate)(struct weft_lane *lane, void *memory);
     /* Not SURE. Bytes are on their way, and for so many ms the peer's host has not said that any came; 0:
      * nothing wrong. A process that is stopped does not make its host silent. */
     uint32_t (*silent_ms)(const struct weft_lane *lane);
+    /* Not SURE. Do bytes wait for the path, and not for the peer to read? */
+    bool (*is_held)(const struct weft_lane *lane);
     /* Bytes taken by post that have not left yet. */
     size_t (*queued)(const struct weft_lane *lane);
     void (*close)(struct weft_lane *lane); /* at once; NULL is fine */

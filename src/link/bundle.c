@@ -14,8 +14,6 @@
 #include <string.h>
 
 #define TICK_MS 100
-#define PAUSE_MIN_MS 100
-#define PAUSE_MAX_MS 1000
 #define REDIAL_MS 1500 /* an attempt takes no longer: the path may be up again before the next */
 #define POOL_PER_SLOT 128
 #define LATE_NS UINT64_C(1000000000) /* what came before its NIC lost its carrier is read by then */
@@ -31,10 +29,13 @@ weft_status_t weft_bundle_open(struct weft_link *link)
 {
     struct weft_links *links = link->links;
     int64_t lanes = links->spec.port.params->number[WEFT_PARAM_LANES];
-    uint32_t slots = links->tcp_count * (uint32_t)(lanes > 0 ? lanes : 1) + 1;
+    uint32_t bulk = links->tcp_count * (uint32_t)(lanes > 0 ? lanes : 1);
     struct weft_bundle *bundle = calloc(1, sizeof(*bundle));
-    uint32_t count = (slots < WEFT_LINK_SLOTS ? slots : WEFT_LINK_SLOTS) * POOL_PER_SLOT;
-    struct weft_link_chunk *chunks = calloc(count, sizeof(*chunks));
+    struct weft_link_chunk *chunks;
+    uint32_t count;
+    bulk = bulk < links->share ? bulk : links->share;
+    count = (bulk + 1 < WEFT_LINK_SLOTS ? bulk + 1 : WEFT_LINK_SLOTS) * POOL_PER_SLOT;
+    chunks = calloc(count, sizeof(*chunks));
     if (bundle == NULL || chunks == NULL) {
         free(bundle);
         free(chunks);
@@ -54,6 +55,7 @@ weft_status_t weft_bundle_open(struct weft_link *link)
     weft_engine_timer_open(&bundle->tick, tick);
     weft_list_append(&links->bundles, &bundle->node);
     link->bundle = bundle;
+    weft_links_bundle_added(links);
     return WEFT_OK;
 }
 
@@ -78,12 +80,11 @@ void weft_bundle_close(struct weft_bundle *bundle)
         node = next;
     }
     weft_list_remove(&bundle->node);
+    weft_links_bundle_removed(bundle->link->links);
     bundle->link->bundle = NULL;
     free(bundle->chunks);
     free(bundle);
 }
-
-/* ---- dialling ---- */
 
 static const char *nic_of(const struct weft_bundle *bundle, const struct weft_slot *slot)
 {
@@ -91,131 +92,21 @@ static const char *nic_of(const struct weft_bundle *bundle, const struct weft_sl
     return name[0] != '\0' ? name : "tcp";
 }
 
-static void retry_later(struct weft_slot *slot)
-{
-    slot->state = SLOT_DOWN;
-    slot->pause_ms = slot->pause_ms == 0 ? PAUSE_MIN_MS : 2 * slot->pause_ms;
-    slot->pause_ms = slot->pause_ms < PAUSE_MAX_MS ? slot->pause_ms : PAUSE_MAX_MS;
-    slot->retry_ns = weft_clock_after_ms(slot->pause_ms);
-}
-
-static bool dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms)
-{
-    struct weft_slot *slot = &bundle->slots[index];
-    struct weft_link *link = bundle->link;
-    const struct weft_lane_call call = {.peer = link->peer,
-                                        .slot = (uint16_t)index,
-                                        .generation = slot->generation + 1,
-                                        .address = &slot->there,
-                                        .timeout_ms = timeout_ms};
-    if (weft_lane_tcp.open(link->links->tcp[slot->nic], &call, &slot->lane) != WEFT_OK) {
-        slot->lane = NULL;
-        retry_later(slot);
-        return false;
-    }
-    slot->generation++;
-    slot->lane->owner = link;
-    slot->state = SLOT_DIALLING;
-    return true;
-}
-
-static bool is_same_net(const struct weft_link_nic *nic, const struct weft_wire_addr *there)
-{
-    bool is_v6 = nic->addr.ss_family == AF_INET6;
-    const uint8_t *here =
-        is_v6 ? (const uint8_t *)&((const struct sockaddr_in6 *)&nic->addr)->sin6_addr
-              : (const uint8_t *)&((const struct sockaddr_in *)&nic->addr)->sin_addr;
-    if (there->family != (is_v6 ? 6 : 4)) {
-        return false;
-    }
-    for (uint32_t i = 0, bits = nic->prefix_len; bits > 0; i++) {
-        uint32_t part = bits < 8 ? bits : 8;
-        uint8_t mask = (uint8_t)(0xff << (8 - part));
-        if (((here[i] ^ there->bytes[i]) & mask) != 0) {
-            return false;
-        }
-        bits -= part;
-    }
-    return true;
-}
-
-struct pair {
-    uint32_t nic, there;
-};
-
-/* Which of our NICs with which of the peer's: those that share a network; if none does, in turn. */
-static uint32_t pair_nics(const struct weft_bundle *bundle, const uint8_t *addresses,
-                          uint32_t count, struct pair *pairs)
-{
-    const struct weft_links *links = bundle->link->links;
-    uint32_t found = 0;
-    for (uint32_t nic = 0; nic < links->tcp_count; nic++) {
-        for (uint32_t i = 0; i < count; i++) {
-            struct weft_wire_addr there;
-            if (weft_wire_addr_decode(addresses + (size_t)i * WEFT_WIRE_ADDR_LEN, &there) ==
-                    WEFT_OK &&
-                is_same_net(&links->nics[nic], &there)) {
-                pairs[found++] = (struct pair){nic, i};
-                break;
-            }
-        }
-    }
-    if (found == 0) {
-        for (uint32_t nic = 0; nic < links->tcp_count && (nic == 0 || nic < count); nic++) {
-            pairs[found++] = (struct pair){nic, nic % count};
-        }
-    }
-    return found;
-}
-
-static void set_slot(struct weft_bundle *bundle, uint32_t index, const struct pair *pair,
-                     const uint8_t *addresses)
-{
-    struct weft_slot *slot = &bundle->slots[index];
-    slot->nic = pair->nic;
-    slot->there.len = WEFT_WIRE_ADDR_LEN;
-    memcpy(slot->there.bytes, addresses + (size_t)pair->there * WEFT_WIRE_ADDR_LEN,
-           WEFT_WIRE_ADDR_LEN);
-    bundle->count = index + 1;
-}
-
-bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)
-{
-    struct pair pairs[WEFT_LINK_NICS] = {{0}};
-    uint32_t there = call->tcp_len / WEFT_WIRE_ADDR_LEN;
-    uint32_t count = there > 0 ? pair_nics(bundle, call->tcp, there, pairs) : 0;
-    int64_t lanes = params_of(bundle)->number[WEFT_PARAM_LANES];
-    uint32_t bulk = count * (uint32_t)(lanes > 0 ? lanes : 1);
-    uint64_t timeout_ms = (uint64_t)params_of(bundle)->number[WEFT_PARAM_START_TIMEOUT];
-    bool is_any = false;
-    if (count == 0) {
-        weft_fail_record(WEFT_ERR_PROTOCOL, "rank %u has named no address", bundle->link->peer);
-        return false;
-    }
-    bulk = bulk < WEFT_LINK_SLOTS ? bulk : WEFT_LINK_SLOTS - 1;
-    set_slot(bundle, 0, &pairs[0], call->tcp);
-    for (uint32_t i = 0; i < bulk && bulk > 1; i++) {
-        set_slot(bundle, i + 1, &pairs[i % count], call->tcp);
-    }
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        is_any |= dial_slot(bundle, i, timeout_ms);
-    }
-    if (is_any) {
-        weft_bundle_watch(bundle);
-    }
-    return is_any;
-}
-
 /* ---- up ---- */
 
-static struct weft_lane *find_lead(struct weft_bundle *bundle)
+struct weft_lane *weft_bundle_find_lead(struct weft_bundle *bundle)
 {
+    uint32_t slow = weft_bundle_slow(bundle) | bundle->peer_slow;
+    struct weft_lane *first = NULL;
     for (uint32_t i = 0; i < bundle->count; i++) {
-        if (bundle->slots[i].state == SLOT_UP) {
+        if (bundle->slots[i].state == SLOT_UP && (slow >> i & 1) == 0) {
             return bundle->slots[i].lane;
         }
+        if (first == NULL && bundle->slots[i].state == SLOT_UP) {
+            first = bundle->slots[i].lane;
+        }
     }
-    return NULL;
+    return first;
 }
 
 static uint32_t find_nic(const struct weft_links *links, const struct weft_lane *lane)
@@ -260,7 +151,8 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     if (lane->slot >= WEFT_LINK_SLOTS) {
         return false;
     }
-    if (is_without_carrier(link->links, find_nic(link->links, lane)) && find_lead(bundle) != NULL) {
+    if (is_without_carrier(link->links, find_nic(link->links, lane)) &&
+        weft_bundle_find_lead(bundle) != NULL) {
         if (lane->owner != NULL) { /* the news of its NIC was read first, and no more will come */
             weft_bundle_lost(bundle, &bundle->slots[lane->slot], "its NIC has no carrier");
         }
@@ -276,12 +168,16 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     slot->sent = slot->acked = slot->received = slot->told = 0;
     slot->untold_len = 0;
     slot->rate = 0;
+    slot->is_slow = false;
+    slot->overdue = 0;
+    slot->known_ns = slot->acked_ns = weft_clock_ns();
     slot->is_placing = slot->is_stale = slot->is_asked = false;
     bundle->epoch++;
     bundle->broken_ns = 0;
+    bundle->bulk_ns = weft_clock_ns();
     weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
              lane->slot, lane->peer_text);
-    weft_link_set_lead(link, find_lead(bundle));
+    weft_link_set_lead(link, weft_bundle_find_lead(bundle));
     weft_chunks_replay(bundle);
     weft_bundle_watch(bundle);
     return true;
@@ -302,36 +198,52 @@ static void tell_down(struct weft_bundle *bundle, const struct weft_slot *slot)
     }
 }
 
-bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
+void weft_bundle_unplace(struct weft_bundle *bundle, const struct weft_slot *slot)
+{
+    const struct weft_links_spec *spec = &bundle->link->links->spec;
+    if (!weft_links_withdraw(bundle->link->links, slot->lane)) {
+        spec->unplace(spec->context, bundle->link, (uint32_t)(slot - bundle->slots));
+    }
+}
+
+void weft_bundle_leave(struct weft_bundle *bundle, struct weft_slot *slot)
 {
     struct weft_link *link = bundle->link;
-    const struct weft_links_spec *spec = &link->links->spec;
     struct weft_lane *lane = slot->lane;
-    bool was_up = slot->state == SLOT_UP;
-    slot->lane = NULL;
     bundle->epoch++;
-    retry_later(slot);
     weft_chunks_lost(bundle, slot);
-    if (slot->is_placing && !slot->is_asked) {
-        spec->unplace(spec->context, link, (uint32_t)(slot - bundle->slots));
+    if (slot->is_placing) {
+        weft_bundle_unplace(bundle, slot);
+    } else if (lane != NULL) {
+        weft_links_withdraw(link->links, lane); /* an envelope whose copy will be the first */
     }
     slot->is_placing = slot->is_asked = false;
     if (link->placed_lane == lane) {
         link->placed_lane = NULL; /* a copy will complete it */
     }
+    slot->lane = NULL;
+}
+
+bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
+{
+    struct weft_link *link = bundle->link;
+    bool was_up = slot->state == SLOT_UP;
+    weft_bundle_leave(bundle, slot);
+    weft_slot_retry_later(slot);
     if (was_up) {
         weft_log(link, INFO, "lane %u to rank %u by %s is over: %s",
                  (unsigned)(slot - bundle->slots), link->peer, nic_of(bundle, slot), why);
-        weft_link_set_lead(link, find_lead(bundle));
+        weft_link_set_lead(link, weft_bundle_find_lead(bundle));
         tell_down(bundle, slot);
+        weft_bundle_wake(bundle);
         weft_chunks_replay(bundle);
     }
     weft_bundle_watch(bundle);
-    if (find_lead(bundle) == NULL && bundle->broken_ns == 0) {
+    if (weft_bundle_find_lead(bundle) == NULL && bundle->broken_ns == 0) {
         bundle->broken_ns = weft_clock_ns();
         snprintf(bundle->broken_text, sizeof(bundle->broken_text), "%s", why);
     }
-    return find_lead(bundle) == NULL;
+    return weft_bundle_find_lead(bundle) == NULL;
 }
 
 static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
@@ -339,7 +251,7 @@ static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char 
     struct weft_lane *lane = slot->lane;
     weft_log(link, WARN, "lane %u to rank %u by %s is given up: %s; %s",
              (unsigned)(slot - bundle->slots), bundle->link->peer, nic_of(bundle, slot), why,
-             find_lead(bundle) != NULL ? "the others take over" : "no other is left");
+             weft_bundle_find_lead(bundle) != NULL ? "the others take over" : "no other is left");
     weft_bundle_lost(bundle, slot, why);
     lane->ops->close(lane);
 }
@@ -353,6 +265,8 @@ void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_da
         struct weft_lane *lane = slot->lane;
         weft_bundle_lost(bundle, slot, "the peer gave it up");
         weft_link_refuse(bundle->link->links, lane); /* events of it may follow in this poll */
+    } else if (frame->tag < WEFT_LINK_SLOTS) {
+        weft_bundle_rest_again(bundle, slot);
     }
 }
 
@@ -375,7 +289,8 @@ void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t 
 
 void weft_bundle_watch(struct weft_bundle *bundle)
 {
-    if (weft_list_is_empty(&bundle->tick.node)) {
+    if (weft_list_is_empty(&bundle->tick.node) || bundle->is_dozing) {
+        bundle->is_dozing = false;
         weft_engine_timer_set(bundle->link->links->spec.port.engine, &bundle->tick,
                               weft_clock_after_ms(TICK_MS));
     }
@@ -413,12 +328,23 @@ static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
     return is_busy || silent_ms > 0;
 }
 
+/* Nothing is on its way: only lanes that nobody needs are looked for. */
+static void doze(struct weft_bundle *bundle, uint64_t now_ns)
+{
+    uint64_t due_ns = weft_bundle_rest_due(bundle);
+    uint64_t next_ns = now_ns + TICK_MS * WEFT_NS_PER_MS;
+    bundle->is_dozing = true;
+    weft_engine_timer_set(bundle->link->links->spec.port.engine, &bundle->tick,
+                          due_ns > next_ns ? due_ns : next_ns);
+}
+
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_bundle *bundle = WEFT_CONTAINER_OF(timer, struct weft_bundle, tick);
     uint64_t limit_ns =
         (uint64_t)params_of(bundle)->number[WEFT_PARAM_PATH_TIMEOUT] * WEFT_NS_PER_MS;
     bool is_busy = bundle->broken_ns != 0 || !weft_list_is_empty(&bundle->replay);
+    bundle->is_dozing = false;
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
         if (slot->state == SLOT_UP && slot->lane != NULL) {
@@ -427,7 +353,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
             is_busy = true;
             tell_down(bundle, slot); /* the word before may have gone by a lane that died too */
             if (bundle->is_dialler && now_ns >= slot->retry_ns) {
-                dial_slot(bundle, i, REDIAL_MS);
+                weft_bundle_dial_slot(bundle, i, REDIAL_MS);
             }
         }
         is_busy |= slot->state == SLOT_DIALLING;
@@ -436,12 +362,17 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_link_broke(bundle->link);
         return;
     }
+    weft_chunks_overtake(bundle, now_ns);
+    weft_link_set_lead(bundle->link, weft_bundle_find_lead(bundle));
     weft_chunks_replay(bundle);
     if (bundle->link->told != bundle->link->received) {
         weft_link_tell(bundle->link);
     }
+    weft_bundle_rest(bundle, now_ns);
     if (is_busy) {
         weft_bundle_watch(bundle);
+    } else if (weft_bundle_rest_due(bundle) > 0) {
+        doze(bundle, now_ns);
     }
 }
 

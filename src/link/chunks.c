@@ -15,6 +15,9 @@
 #define TELL_LEN ((uint64_t)2 << 20) /* over one lane nobody waits for it */
 #define TELL_SMALL 8                 /* short ones */
 #define SMALL_LEN (64u << 10)
+#define DUE_GRACE_NS UINT64_C(100000000)
+#define DUE_TIMES 3e9                       /* as long as it should take, in ns */
+#define DUE_UNKNOWN_NS UINT64_C(1000000000) /* of the first ones of all */
 
 /* ---- which numbers are through: all up to *base, and some of the next ---- */
 
@@ -44,15 +47,16 @@ static struct weft_link_chunk *chunk_at(struct weft_list *node)
     return WEFT_CONTAINER_OF(node, struct weft_link_chunk, node);
 }
 
-/* Slot 0 is left to envelopes while others carry bulk. */
-static bool carries_bulk(const struct weft_bundle *bundle, uint32_t index)
+/* Slot 0 is left to envelopes while others carry bulk; those that are too many are left to drain. */
+bool weft_slot_carries_bulk(const struct weft_bundle *bundle, uint32_t index)
 {
     const struct weft_slot *slot = &bundle->slots[index];
+    bool is_surplus = bundle->is_dialler && index > bundle->link->links->share;
     if (slot->state != SLOT_UP || index > 0) {
-        return slot->state == SLOT_UP;
+        return slot->state == SLOT_UP && !is_surplus;
     }
     for (uint32_t i = 1; i < bundle->count; i++) {
-        if (bundle->slots[i].state == SLOT_UP) {
+        if (weft_slot_carries_bulk(bundle, i)) {
             return false;
         }
     }
@@ -78,7 +82,7 @@ static bool fills_window(const struct weft_bundle *bundle, const struct weft_slo
     return !has_room(bundle, &then, len);
 }
 
-static double best_rate(const struct weft_bundle *bundle)
+double weft_bundle_best_rate(const struct weft_bundle *bundle)
 {
     double best = 1;
     for (uint32_t i = 0; i < bundle->count; i++) {
@@ -92,7 +96,7 @@ static double best_rate(const struct weft_bundle *bundle)
 static double hoped_rate(const struct weft_slot *slot)
 {
     uint64_t idle_ms;
-    if (slot->flying_count > 0) {
+    if (slot->flying_len >= SMALL_LEN) {
         return slot->rate;
     }
     idle_ms = (weft_clock_ns() - slot->known_ns) / WEFT_NS_PER_MS;
@@ -103,11 +107,11 @@ static double hoped_rate(const struct weft_slot *slot)
 static struct weft_slot *choose_fastest(struct weft_bundle *bundle, size_t len)
 {
     struct weft_slot *best = NULL;
-    double best_time = 0, unknown = best_rate(bundle);
+    double best_time = 0, unknown = weft_bundle_best_rate(bundle);
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
         double time;
-        if (!carries_bulk(bundle, i)) {
+        if (!weft_slot_carries_bulk(bundle, i)) {
             continue;
         }
         time = (double)(slot->flying_len + len) / (slot->rate > 0 ? hoped_rate(slot) : unknown);
@@ -119,24 +123,30 @@ static struct weft_slot *choose_fastest(struct weft_bundle *bundle, size_t len)
     return best != NULL && has_room(bundle, best, len) ? best : NULL;
 }
 
+static bool takes_turns(const struct weft_bundle *bundle, uint32_t index)
+{
+    return weft_slot_carries_bulk(bundle, index) && bundle->slots[index].ghost_count == 0;
+}
+
 /* Whole messages in turn: their ids count up. */
 static struct weft_slot *choose_in_turn(struct weft_bundle *bundle, uint64_t id, size_t len)
 {
     uint32_t up = 0;
     for (uint32_t i = 0; i < bundle->count; i++) {
-        up += carries_bulk(bundle, i);
+        up += takes_turns(bundle, i);
     }
     for (uint32_t i = 0, n = 0; up > 0 && i < bundle->count; i++) {
-        if (carries_bulk(bundle, i) && n++ == id % up) {
+        if (takes_turns(bundle, i) && n++ == id % up) {
             return has_room(bundle, &bundle->slots[i], len) ? &bundle->slots[i] : NULL;
         }
     }
     return NULL;
 }
 
-static struct weft_slot *choose(struct weft_bundle *bundle, const struct weft_wire_data *frame)
+static struct weft_slot *choose(struct weft_bundle *bundle, const struct weft_link_chunk *chunk)
 {
     enum { AUTO, SPLIT, IN_TURN }; /* as in the table of settings */
+    const struct weft_wire_data *frame = &chunk->frame;
     struct weft_link *link = bundle->link;
     if (link->lane == NULL) {
         return NULL;
@@ -147,16 +157,26 @@ static struct weft_slot *choose(struct weft_bundle *bundle, const struct weft_wi
         return has_room(bundle, lead, frame->len) ? lead : NULL;
     }
     if (link->links->spec.port.params->number[WEFT_PARAM_STRATEGY] == IN_TURN &&
-        frame->type == WEFT_DATA_CHUNK) {
+        frame->type == WEFT_DATA_CHUNK && !chunk->is_copy) {
         return choose_in_turn(bundle, frame->a, frame->len);
     }
     return choose_fastest(bundle, frame->len);
 }
 
+/* How long it may take by this slot before others try, too. */
+static uint64_t patience_ns(const struct weft_bundle *bundle, const struct weft_slot *slot,
+                            size_t len)
+{
+    double rate = slot->rate > 0 ? hoped_rate(slot) : weft_bundle_best_rate(bundle);
+    return rate > 1 ? DUE_GRACE_NS + (uint64_t)(DUE_TIMES * (double)(slot->flying_len + len) / rate)
+                    : DUE_UNKNOWN_NS;
+}
+
 static bool post_chunk(struct weft_bundle *bundle, struct weft_link_chunk *chunk)
 {
     struct weft_link *link = bundle->link;
-    struct weft_slot *slot = choose(bundle, &chunk->frame);
+    struct weft_slot *slot = choose(bundle, chunk);
+    uint64_t patience;
     enum weft_post how;
     if (slot == NULL) {
         return false;
@@ -164,14 +184,17 @@ static bool post_chunk(struct weft_bundle *bundle, struct weft_link_chunk *chunk
     chunk->frame.ack = link->received;
     chunk->frame.seq = bundle->epoch;
     chunk->frame.flags = fills_window(bundle, slot, chunk->slice.len) ? WEFT_DATA_SLOT : 0;
+    patience = patience_ns(bundle, slot, chunk->slice.len);
     how = slot->lane->ops->post(slot->lane, &chunk->frame, &chunk->slice, chunk);
     if (how == WEFT_POST_FULL) {
         return false;
     }
     link->told = link->received;
     link->untold_len = 0;
+    bundle->bulk_ns = weft_clock_ns();
+    chunk->due_ns = bundle->bulk_ns + patience;
     if (slot->flying_count++ == 0) {
-        slot->rate_ns = weft_clock_ns();
+        slot->rate_ns = bundle->bulk_ns;
         slot->rate_len = 0;
     }
     slot->flying_len += chunk->slice.len;
@@ -186,6 +209,7 @@ enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wir
 {
     struct weft_list *node = NULL;
     struct weft_link_chunk *chunk;
+    weft_bundle_wake(bundle);
     if (weft_chunks_replay(bundle) && bundle->sent - bundle->acked < WEFT_LINK_CHUNKS) {
         node = weft_list_take(&bundle->free);
     }
@@ -199,6 +223,7 @@ enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wir
     chunk->frame.number = bundle->sent + 1;
     chunk->slice = *slice;
     chunk->cookie = cookie;
+    chunk->is_ghost = chunk->is_copy = false;
     if (!post_chunk(bundle, chunk)) {
         weft_list_append(&bundle->free, &chunk->node);
         bundle->link->wants_room = true;
@@ -243,9 +268,9 @@ void weft_chunks_lost(struct weft_bundle *bundle, struct weft_slot *slot)
 {
     struct weft_list *node;
     while ((node = weft_list_take(&slot->flying)) != NULL) {
-        weft_list_append(&bundle->replay, node);
+        weft_list_append(chunk_at(node)->is_ghost ? &bundle->free : &bundle->replay, node);
     }
-    slot->flying_count = 0;
+    slot->flying_count = slot->ghost_count = 0;
     slot->flying_len = 0;
 }
 
@@ -255,6 +280,7 @@ static void note_rate(struct weft_slot *slot, uint64_t len)
     uint64_t time_ns = now_ns - slot->rate_ns;
     double rate;
     slot->rate_len += len;
+    slot->acked_ns = now_ns;
     if (time_ns < RATE_NS || slot->rate_len < RATE_LEN) {
         return;
     }
@@ -281,7 +307,10 @@ void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *
         len += chunk->slice.len;
         slot->acked++;
         slot->flying_count--;
-        pass(&bundle->acked, bundle->acked_more, chunk->frame.number);
+        slot->ghost_count -= chunk->is_ghost;
+        if (!chunk->is_ghost) {
+            pass(&bundle->acked, bundle->acked_more, chunk->frame.number);
+        }
         weft_list_append(chunk->cookie != NULL ? &bundle->link->links->acked : &bundle->free,
                          &chunk->node);
     }
@@ -375,10 +404,7 @@ static bool take_from_others(struct weft_bundle *bundle, const struct weft_slot 
             if ((int32_t)(frame->seq - other->placing_epoch) <= 0) {
                 return false;
             }
-            const struct weft_links_spec *spec = &bundle->link->links->spec;
-            if (!other->is_asked) {
-                spec->unplace(spec->context, bundle->link, i);
-            }
+            weft_bundle_unplace(bundle, other);
             other->is_placing = false;
             other->is_stale = true;
             other->lane->ops->place(other->lane, &sink);
@@ -439,6 +465,7 @@ bool weft_chunk_landed(struct weft_bundle *bundle, const struct weft_done *done)
     uint32_t untold = ++slot->received - slot->told;
     bool is_wanted = slot->is_placing;
     slot->untold_len += done->frame.len;
+    bundle->bulk_ns = weft_clock_ns();
     if (is_wanted) {
         pass(&bundle->landed, bundle->landed_more, slot->placing);
     }

@@ -66,7 +66,7 @@ static bool open_tcp(struct weft_links *links)
         struct weft_lane_port_spec port = spec->port;
         port.addr = &links->nics[i].addr;
         port.nic = links->nics[i].name;
-        if (weft_lane_tcp.port_open(&port, &links->tcp[links->tcp_count]) != WEFT_OK) {
+        if (links->tcp_ops->port_open(&port, &links->tcp[links->tcp_count]) != WEFT_OK) {
             weft_log(link, WARN, "no tcp over %s: %s", links->nics[i].name, weft_error_text());
             continue;
         }
@@ -121,8 +121,10 @@ static void say_here(struct weft_link *link, bool wants_tcp)
         call.shm_len = (uint8_t)address.len;
         memcpy(call.shm, address.bytes, address.len);
     } else if (links->spec.has_tcp && open_tcp(links)) {
-        for (uint32_t i = 0; i < links->tcp_count; i++) {
-            weft_lane_tcp.address(links->tcp[i], &address);
+        uint32_t count = links->share + 1 < links->tcp_count ? links->share + 1 : links->tcp_count;
+        for (uint32_t i = 0; i < count; i++) { /* as many as this peer may have lanes */
+            uint32_t nic = i == 0 ? 0 : 1 + (weft_link_turn(link) + i - 1) % (links->tcp_count - 1);
+            links->tcp_ops->address(links->tcp[nic], &address);
             memcpy(call.tcp + call.tcp_len, address.bytes, address.len);
             call.tcp_len = (uint8_t)(call.tcp_len + address.len);
         }

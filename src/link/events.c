@@ -20,19 +20,25 @@ static void note_room(struct weft_link *link)
     }
 }
 
-/* The former lane of an envelope brings the rest of it for nobody. */
-static void make_stale(struct weft_link *link)
+static void sink_stale(struct weft_lane *lane)
 {
     const struct weft_slice sink = {0};
-    const struct weft_slot *former = &link->bundle->slots[link->peer_lead];
-    struct weft_lane *lane = link->placed_lane;
-    if (former->state == SLOT_UP && former->is_asked && !former->is_placing) {
-        lane = former->lane; /* its header came in this very poll */
-    }
-    if (lane != NULL) {
-        weft_slot_of(lane)->is_stale = true;
-        lane->ops->place(lane, &sink);
+    weft_slot_of(lane)->is_stale = true;
+    lane->ops->place(lane, &sink);
+}
+
+/* The former lane of an envelope brings the rest of it for nobody. If it is not reported yet, it is as if it had
+ * not come: its copy will be the first. */
+static void make_stale(struct weft_link *link)
+{
+    struct weft_bundle *bundle = link->bundle;
+    struct weft_lane *former = bundle->slots[link->peer_lead].lane;
+    if (link->placed_lane != NULL) {
+        sink_stale(link->placed_lane);
         link->placed_lane = NULL;
+    } else if (former != NULL && !bundle->slots[link->peer_lead].is_placing &&
+               weft_links_withdraw(link->links, former)) {
+        sink_stale(former);
     }
 }
 
@@ -43,6 +49,7 @@ static void take_lead(struct weft_link *link, const struct weft_done *done)
         make_stale(link); /* a copy of what is on its way follows */
         link->peer_lead_count = done->frame.seq;
         link->peer_lead = done->lane->slot;
+        weft_bundle_told_slow(link->bundle, (uint32_t)done->frame.c);
     }
 }
 
@@ -63,6 +70,8 @@ static void take_ack(struct weft_link *link, const struct weft_done *done)
             weft_chunks_acked(link->bundle, frame);
         } else if ((frame->flags & WEFT_DATA_DOWN) != 0) {
             weft_bundle_told_down(link->bundle, frame);
+        } else if ((frame->flags & WEFT_DATA_REST) != 0) {
+            weft_bundle_told_rest(link->bundle, frame);
         } else if ((frame->flags & WEFT_DATA_END) != 0) {
             link->is_ended = true;
         } else if ((frame->flags & WEFT_DATA_LEAD) != 0) {
@@ -154,22 +163,6 @@ static bool envelope_landed(struct weft_link *link, const struct weft_done *done
 }
 
 /* ---- lanes ---- */
-
-void weft_link_refuse(struct weft_links *links, struct weft_lane *lane)
-{
-    lane->owner = NULL;
-    lane->next_refused = links->refused;
-    links->refused = lane;
-}
-
-static void close_refused(struct weft_links *links)
-{
-    while (links->refused != NULL) {
-        struct weft_lane *lane = links->refused;
-        links->refused = lane->next_refused;
-        lane->ops->close(lane);
-    }
-}
 
 static bool attach(struct weft_link *link, struct weft_lane *lane)
 {
@@ -326,7 +319,7 @@ static bool filter_tcp(struct weft_link *link, struct weft_done *done)
     }
 }
 
-static bool writable(struct weft_link *link)
+bool weft_link_writable(struct weft_link *link)
 {
     if (link->state != WEFT_LINK_UP) {
         return false;
@@ -354,7 +347,7 @@ static bool filter(struct weft_links *links, struct weft_done *done)
     }
     done->owner = link;
     if (done->kind == WEFT_DONE_WRITABLE) {
-        return writable(link);
+        return weft_link_writable(link);
     }
     if (done->kind == WEFT_DONE_LOST) {
         return lane_lost(done);
@@ -362,189 +355,16 @@ static bool filter(struct weft_links *links, struct weft_done *done)
     return link->bundle == NULL ? filter_sure(link, done) : filter_tcp(link, done);
 }
 
-static unsigned filter_all(struct weft_links *links, struct weft_done *done, unsigned count)
+/* Behind what the batch holds already there are `count` more. */
+void weft_links_filter(struct weft_links *links, unsigned count)
 {
-    unsigned kept = 0;
+    struct weft_done *done = links->batch + links->batch_count;
     for (unsigned i = 0; i < count; i++) {
         if (filter(links, &done[i])) {
-            if (kept != i) {
-                done[kept] = done[i];
+            if (&links->batch[links->batch_count] != &done[i]) {
+                links->batch[links->batch_count] = done[i];
             }
-            kept++;
+            links->batch_count++;
         }
-    }
-    return kept;
-}
-
-/* What came later in the same poll has answered it: its lane is gone, or a copy came by another. The copy
- * is asked about instead. */
-static bool is_void(const struct weft_done *done)
-{
-    return done->kind == WEFT_DONE_HEADER &&
-           (done->lane->owner == NULL || weft_slot_of(done->lane)->is_stale);
-}
-
-static unsigned drop_void(struct weft_done *done, unsigned count)
-{
-    unsigned kept = 0;
-    for (unsigned i = 0; i < count; i++) {
-        if (!is_void(&done[i])) {
-            done[kept++] = done[i];
-        }
-    }
-    return kept;
-}
-
-/* The lane had room all along, but the keep or the window had not. */
-static unsigned report_roomy(struct weft_links *links, struct weft_done *done)
-{
-    struct weft_list *node = weft_list_take(&links->roomy);
-    struct weft_link *link;
-    if (node == NULL) {
-        return 0;
-    }
-    link = WEFT_CONTAINER_OF(node, struct weft_link, roomy);
-    if (!writable(link)) {
-        return 0;
-    }
-    *done = (struct weft_done){.kind = WEFT_DONE_WRITABLE, .lane = link->lane, .owner = link};
-    return 1;
-}
-
-/* Chunks that the peer has. */
-static unsigned report_acked(struct weft_links *links, struct weft_done *done, unsigned room)
-{
-    unsigned count = 0;
-    struct weft_list *node;
-    while (count < room && (node = weft_list_take(&links->acked)) != NULL) {
-        struct weft_link_chunk *chunk = WEFT_CONTAINER_OF(node, struct weft_link_chunk, node);
-        done[count++] = (struct weft_done){
-            .kind = WEFT_DONE_SENT, .owner = chunk->link, .cookie = chunk->cookie};
-        weft_list_append(&chunk->link->bundle->free, &chunk->node);
-    }
-    return count;
-}
-
-static unsigned report_broken(struct weft_links *links, struct weft_done *done)
-{
-    struct weft_list *node = weft_list_take(&links->broken);
-    struct weft_link *link;
-    char nics[64];
-    if (node == NULL) {
-        return 0;
-    }
-    link = WEFT_CONTAINER_OF(node, struct weft_link, broken);
-    weft_bundle_name_nics(link->bundle, nics, sizeof(nics));
-    snprintf(link->text, sizeof(link->text), "no path is left (%s): %.96s", nics,
-             link->bundle->broken_text);
-    link->state = WEFT_LINK_DOWN;
-    link->status = WEFT_ERR_NETWORK;
-    *done = (struct weft_done){
-        .kind = WEFT_DONE_LOST, .owner = link, .status = link->status, .text = link->text};
-    return 1;
-}
-
-unsigned weft_links_poll(struct weft_links *links, struct weft_done *done, unsigned room)
-{
-    unsigned count, sure;
-    close_refused(links);
-    count = report_roomy(links, done);
-    count += report_broken(links, done + count);
-    count += report_acked(links, done + count, room - count);
-    if (count > 0) {
-        return count;
-    }
-    if (links->shm != NULL) {
-        count = filter_all(links, done, weft_lane_shm.poll(links->shm, done, room));
-    }
-    sure = count;
-    for (uint32_t i = 0; i < links->tcp_count && room - count >= 4; i++) {
-        count += filter_all(links, done + count,
-                            weft_lane_tcp.poll(links->tcp[i], done + count, room - count));
-    }
-    return sure + drop_void(done + sure, count - sure);
-}
-
-/* ---- all links ---- */
-
-weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_links **links_p)
-{
-    struct weft_links *links = calloc(1, sizeof(*links));
-    size_t eager = (size_t)spec->port.params->number[WEFT_PARAM_EAGER];
-    if (links == NULL) {
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for links");
-    }
-    links->spec = *spec;
-    /* However the ring lies, the longest message finds a place in one piece while the peer keeps less
-     * than tell_len to itself; and one such message alone is not worth an acknowledgement, because an
-     * answer carries it. */
-    links->keep_room = eager * 4 > WEFT_LINK_KEEP ? eager * 4 : WEFT_LINK_KEEP;
-    links->tell_len = (uint32_t)(links->keep_room / 8 * 3);
-    weft_list_open(&links->roomy);
-    weft_list_open(&links->acked);
-    weft_list_open(&links->broken);
-    weft_list_open(&links->bundles);
-    links->carrier.fd = -1;
-    *links_p = links;
-    return WEFT_OK;
-}
-
-void weft_links_close(struct weft_links *links)
-{
-    if (links == NULL) {
-        return;
-    }
-    close_refused(links);
-    if (links->carrier.fd >= 0) {
-        int fd = links->carrier.fd;
-        weft_engine_remove(links->spec.port.engine, &links->carrier);
-        weft_fd_close(fd);
-    }
-    weft_lane_shm.port_close(links->shm);
-    for (uint32_t i = 0; i < links->tcp_count; i++) {
-        weft_lane_tcp.port_close(links->tcp[i]);
-    }
-    free(links);
-}
-
-bool weft_links_hear(struct weft_links *links, struct weft_lane_word *word_p)
-{
-    return links->shm != NULL && weft_lane_shm.hear(links->shm, word_p);
-}
-
-const _Atomic uint32_t *weft_links_ear(const struct weft_links *links, uint32_t *value_p)
-{
-    return links->shm != NULL ? weft_lane_shm.watch(links->shm, value_p) : NULL;
-}
-
-static bool has_news(const struct weft_links *links)
-{
-    return !weft_list_is_empty(&links->roomy) || !weft_list_is_empty(&links->acked) ||
-           !weft_list_is_empty(&links->broken);
-}
-
-const _Atomic uint32_t *weft_links_watch(const struct weft_links *links, uint32_t *value_p)
-{
-    return links->tcp_count == 0 && links->shm != NULL && !has_news(links)
-               ? weft_lane_shm.watch(links->shm, value_p)
-               : NULL;
-}
-
-bool weft_links_arm(struct weft_links *links)
-{
-    bool is_quiet = !has_news(links) && (links->shm == NULL || weft_lane_shm.arm(links->shm));
-    for (uint32_t i = 0; i < links->tcp_count; i++) {
-        is_quiet = is_quiet && weft_lane_tcp.arm(links->tcp[i]);
-    }
-    return is_quiet;
-}
-
-void weft_links_disarm(struct weft_links *links)
-{
-    if (links->shm != NULL) {
-        weft_lane_shm.disarm(links->shm);
-    }
-    for (uint32_t i = 0; i < links->tcp_count; i++) {
-        weft_lane_tcp.disarm(links->tcp[i]);
     }
 }

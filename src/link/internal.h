@@ -9,19 +9,25 @@
 
 struct weft_links {
     struct weft_links_spec spec;
+    const struct weft_lane_ops *tcp_ops;        /* lent */
     struct weft_lane_port *shm;                 /* owned; NULL: not opened */
     struct weft_lane_port *tcp[WEFT_LINK_NICS]; /* owned; one per NIC that carries data */
     struct weft_link_nic nics[WEFT_LINK_NICS];
     uint64_t down_ns[WEFT_LINK_NICS]; /* when it lost its carrier; 0: it has it */
     uint32_t tcp_count;
-    bool is_shm_broken;                /* it could not be opened here */
-    size_t keep_room;                  /* bytes of each keep */
-    uint32_t tell_len;                 /* so many came since we told the peer last: tell it now */
-    struct weft_list roomy;            /* links that are due a WRITABLE */
-    struct weft_list acked;            /* chunks whose SENT is due */
-    struct weft_lane *refused;         /* lanes nobody wants, closed when the events are through */
-    struct weft_list broken;           /* links whose LOST is due */
-    struct weft_list bundles;          /* of bundle.node */
+    uint32_t bundle_count;     /* peers over tcp */
+    uint32_t share;            /* lanes for bulk that each of them may have */
+    bool is_shm_broken;        /* it could not be opened here */
+    size_t keep_room;          /* bytes of each keep */
+    uint32_t tell_len;         /* so many came since we told the peer last: tell it now */
+    struct weft_list roomy;    /* links that are due a WRITABLE */
+    struct weft_list acked;    /* chunks whose SENT is due */
+    struct weft_lane *refused; /* lanes nobody wants, closed when the events are through */
+    struct weft_list broken;   /* links whose LOST is due */
+    struct weft_list bundles;  /* of bundle.node */
+    struct weft_done
+        *batch; /* lent: what the poll under way will report; its user has seen none of it yet */
+    unsigned batch_count;
     struct weft_engine_source carrier; /* news of NICs; fd -1: there is one only, or nobody tells */
 };
 
@@ -34,9 +40,12 @@ struct weft_link_chunk {
     struct weft_wire_data frame;
     struct weft_slice slice; /* lent */
     void *cookie;            /* NULL: nobody waits for it any more */
+    uint64_t due_ns;         /* by then its slot should have brought it, with much patience */
+    bool is_ghost;           /* a copy took over; it only counts (overtake.c) */
+    bool is_copy;
 };
 
-enum weft_slot_state { SLOT_EMPTY, SLOT_DIALLING, SLOT_UP, SLOT_DOWN };
+enum weft_slot_state { SLOT_EMPTY, SLOT_DIALLING, SLOT_UP, SLOT_DOWN, SLOT_RESTING };
 
 struct weft_slot {
     enum weft_slot_state state;
@@ -48,13 +57,16 @@ struct weft_slot {
     uint64_t retry_ns, pause_ms;
 
     /* out */
-    struct weft_list flying; /* chunks, oldest first */
-    uint32_t flying_count;
+    struct weft_list flying;            /* chunks, oldest first */
+    uint32_t flying_count, ghost_count; /* of flying_count: those that a copy took over */
     uint64_t flying_len;
     uint32_t sent, acked;       /* chunks by this connection */
     double rate;                /* bytes per second that it drains; 0: not known yet */
-    uint64_t rate_ns, rate_len; /* since when it is busy, and how much was acknowledged since */
-    uint64_t known_ns;          /* of when the rate is */
+    uint64_t rate_ns, rate_len; /* since when it is measured, and how much was acknowledged since */
+    uint64_t known_ns;          /* when that gave the rate */
+    uint64_t acked_ns;          /* when anything was acknowledged, the latest time */
+    uint32_t overdue;           /* ticks in a row that found it so */
+    bool is_slow;               /* its NIC is: it is no lead if another can be */
     /* in */
     uint32_t received, told; /* chunks by this connection */
     uint64_t untold_len;
@@ -71,6 +83,11 @@ struct weft_bundle {
     bool is_dialler;
     uint32_t count; /* slots that were ever used, from 0 */
     struct weft_engine_timer tick;
+    bool is_dozing;     /* the tick comes late, only to look for lanes to close */
+    bool is_asleep;     /* some rest that are to be opened when there is bulk */
+    uint32_t peer_slow; /* slots that the peer finds slow, as bits */
+    uint64_t tick_ns;   /* the latest */
+    uint64_t bulk_ns;   /* when there was some, the latest time */
     uint64_t broken_ns; /* no slot was up since; 0: one is */
     char broken_text[128];
 
@@ -91,32 +108,67 @@ static inline struct weft_slot *weft_slot_of(const struct weft_lane *lane)
     return &((struct weft_link *)lane->owner)->bundle->slots[lane->slot];
 }
 
+/* Which of several NICs comes first is different from peer to peer. */
+static inline uint32_t weft_link_turn(const struct weft_link *link)
+{
+    return link->peer + link->links->spec.port.self->rank - 1;
+}
+
 /* ---- connect.c ---- */
 /* A dial failed, or the lane was lost before it was up: is there another way? */
 bool weft_link_try_elsewhere(struct weft_link *link);
 void weft_link_give_up(struct weft_link *link);
 void weft_link_fail(struct weft_link *link, weft_status_t status, const char *text);
 
+/* ---- dial.c ---- */
+/* The peer listens at these addresses: dials all slots. false: not one could be dialled (error text). */
+bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
+bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms);
+/* It is down, and will be dialled after a pause that grows. */
+void weft_slot_retry_later(struct weft_slot *slot);
+
 /* ---- bundle.c: slots come and go ---- */
 weft_status_t weft_bundle_open(struct weft_link *link);
 void weft_bundle_close(struct weft_bundle *bundle); /* NULL is fine */
-/* The peer listens at these addresses: dials all slots. false: not one could be dialled (error text). */
-bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
 /* A lane is up; false: it is not wanted. */
 bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane);
 /* One is over; its lane is closed by the caller. true: it was the last, and no other is dialled. */
 bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why);
 /* The peer gave up a slot. */
 void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_data *frame);
+/* The one where all but bulk should go; NULL: none is up. */
+struct weft_lane *weft_bundle_find_lead(struct weft_bundle *bundle);
 /* Something is on its way that must be watched. */
 void weft_bundle_watch(struct weft_bundle *bundle);
 void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t room);
+
+/* It has no lane any more, which is the caller's to close; what was on its way goes again. */
+void weft_bundle_leave(struct weft_bundle *bundle, struct weft_slot *slot);
+/* What the slot brings goes nowhere: whoever was going to get it hears so, if he knows of it. */
+void weft_bundle_unplace(struct weft_bundle *bundle, const struct weft_slot *slot);
+
+/* ---- rest.c: lanes that nobody needs ---- */
+/* A peer more, a peer less: how many lanes is each to have? */
+void weft_links_bundle_added(struct weft_links *links);
+void weft_links_bundle_removed(struct weft_links *links);
+/* Closes those that had nothing to do, or are too many; and: when to look for them again; 0: never. */
+void weft_bundle_rest(struct weft_bundle *bundle, uint64_t now_ns);
+uint64_t weft_bundle_rest_due(const struct weft_bundle *bundle);
+/* There is bulk: those that rest are wanted. */
+void weft_bundle_wake(struct weft_bundle *bundle);
+/* The peer's word; it says that a slot is down. */
+void weft_bundle_told_rest(struct weft_bundle *bundle, const struct weft_wire_data *frame);
+void weft_bundle_rest_again(struct weft_bundle *bundle, const struct weft_slot *slot);
 
 /* ---- chunks.c: bulk over the slots ---- */
 enum weft_post weft_chunk_send(struct weft_bundle *bundle, const struct weft_wire_data *frame,
                                const struct weft_slice *slice, void *cookie);
 /* What was on its way over a slot goes again; false: something waits still. */
 bool weft_chunks_replay(struct weft_bundle *bundle);
+/* May bulk go by it now? */
+bool weft_slot_carries_bulk(const struct weft_bundle *bundle, uint32_t index);
+/* Of the fastest, as far as it is known; at least 1. */
+double weft_bundle_best_rate(const struct weft_bundle *bundle);
 void weft_chunks_lost(struct weft_bundle *bundle, struct weft_slot *slot);
 void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *frame);
 /* Nobody waits for these any more; returns how many SENT will not come. */
@@ -130,15 +182,34 @@ void weft_chunks_tell(struct weft_bundle *bundle, struct weft_slot *slot);
 /* The same of all slots, whether it was told or not. */
 void weft_chunks_tell_again(struct weft_bundle *bundle);
 
+/* ---- overtake.c ---- */
+/* Slots that are slow as we see it, as bits; and the peer's word on them. */
+uint32_t weft_bundle_slow(const struct weft_bundle *bundle);
+void weft_bundle_told_slow(struct weft_bundle *bundle, uint32_t slots);
+/* What slots hold for too long is to go by others: it waits in replay then. */
+void weft_chunks_overtake(struct weft_bundle *bundle, uint64_t now_ns);
+
 /* ---- link.c ---- */
 enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *frame,
                               const struct weft_slice *slice, void *cookie);
 /* The lead died, or there is a better one. */
 void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane);
-void weft_link_refuse(struct weft_links *links, struct weft_lane *lane);
 /* Nothing came back in time: LOST is due. */
 void weft_link_broke(struct weft_link *link);
 void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up); /* bundle.c */
+
+/* ---- links.c ---- */
+/* Closed when the events of this poll are through. */
+void weft_link_refuse(struct weft_links *links, struct weft_lane *lane);
+/* A HEADER of this lane that the poll under way was going to report is not reported; false: there is none. Its
+ * payload is to be answered with the sink. */
+bool weft_links_withdraw(struct weft_links *links, const struct weft_lane *lane);
+
+/* ---- events.c ---- */
+/* Behind what the batch holds already lie `count` reports of lanes: those that links report stay. */
+void weft_links_filter(struct weft_links *links, unsigned count);
+/* There may be room again; false: nobody waits for it. */
+bool weft_link_writable(struct weft_link *link);
 
 /* ---- keep.c ---- */
 /* Room for one frame of this payload? */

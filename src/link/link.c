@@ -81,6 +81,7 @@ static bool say_lead(struct weft_link *link)
                                          .flags = WEFT_DATA_LEAD,
                                          .seq = link->lead_count,
                                          .a = link->eager_consumed,
+                                         .c = weft_bundle_slow(link->bundle),
                                          .ack = link->received};
     const struct weft_slice nothing = {0};
     link->owes_lead = link->lane->ops->post(link->lane, &frame, &nothing, NULL) == WEFT_POST_FULL;
@@ -198,7 +199,8 @@ static bool has_queued(const struct weft_link *link)
     for (uint32_t i = 0; i < link->bundle->count; i++) {
         const struct weft_slot *slot = &link->bundle->slots[i];
         if (slot->state == SLOT_UP &&
-            (slot->flying_count > 0 || slot->lane->ops->queued(slot->lane) > 0)) {
+            (slot->flying_count > slot->ghost_count ||
+             (slot->ghost_count == 0 && slot->lane->ops->queued(slot->lane) > 0))) {
             return true;
         }
     }

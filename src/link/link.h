@@ -85,6 +85,7 @@ struct weft_link {
 
 struct weft_links_spec {
     struct weft_lane_port_spec port; /* both ports are opened from it */
+    const struct weft_lane_ops *tcp; /* lent; NULL: weft_lane_tcp. Tests have lanes of their own */
     bool has_shm, has_tcp;           /* ways that the settings allow */
     /* Which NICs carry data: asked when the first tcp lane needs it; at least one. */
     weft_status_t (*choose_nics)(void *context, struct weft_link_nic nics[WEFT_LINK_NICS],

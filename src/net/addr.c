@@ -63,6 +63,16 @@ void weft_net_addr_set_port(struct sockaddr_storage *addr, uint16_t port)
     }
 }
 
+bool weft_net_addr_is_same_net(const struct sockaddr_storage *a, const struct sockaddr_storage *b,
+                               uint32_t prefix_len)
+{
+    struct weft_wire_addr left, right;
+    weft_net_addr_to_wire(a, &left);
+    weft_net_addr_to_wire(b, &right);
+    return left.family == right.family && left.family != 0 &&
+           weft_wire_addr_is_same_net(left.bytes, right.bytes, prefix_len);
+}
+
 void weft_net_addr_print(const struct sockaddr_storage *addr, char text[WEFT_NET_ADDR_TEXT_LEN])
 {
     char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE] = "?";

@@ -25,6 +25,7 @@
 #define SHAKE_BUFFER_LEN 1024
 
 static void conn_ready(struct weft_engine_source *source, uint32_t events);
+static void note_peer(struct weft_net_conn *conn, bool is_local, pid_t pid);
 
 static void conn_free(struct weft_net_conn *conn)
 {
@@ -160,6 +161,9 @@ static size_t feed_shake(struct weft_net_conn *conn, const uint8_t *bytes, size_
         conn->ops->hello(conn);
         return used;
     case WEFT_WIRE_DONE:
+        if (conn->peer_addr.family == 0) { /* it was not connected yet when it was asked */
+            note_peer(conn, conn->is_local, conn->peer_pid);
+        }
         become_open(conn);
         conn->ops->opened(conn);
         return used;
@@ -462,12 +466,14 @@ bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_m
 {
     struct tcp_info info = {0}; /* older kernels fill less */
     socklen_t len = sizeof(info);
-    bool is_stuck;
+    bool is_resending, is_stuck;
     if (conn->is_local || conn->state != WEFT_CONN_OPEN ||
         getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
         return false;
     }
+    /* The first bytes after a long rest are no sign of anything. */
+    is_resending = info.tcpi_unacked > 0 && (info.tcpi_retransmits > 0 || info.tcpi_backoff > 0);
     /* Without a route nothing is sent at all; a stopped peer's closed window looks different. */
     is_stuck = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > 0;
-    return (info.tcpi_unacked > 0 || is_stuck) && info.tcpi_last_ack_recv >= for_ms;
+    return (is_resending || is_stuck) && info.tcpi_last_ack_recv >= for_ms;
 }

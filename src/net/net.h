@@ -27,6 +27,9 @@ weft_status_t weft_net_addr_from_wire(const struct weft_wire_addr *wire,
                                       struct sockaddr_storage *addr_p);
 socklen_t weft_net_addr_len(const struct sockaddr_storage *addr);
 void weft_net_addr_set_port(struct sockaddr_storage *addr, uint16_t port);
+/* Do the two lie in one network, by the first prefix_len bits? */
+bool weft_net_addr_is_same_net(const struct sockaddr_storage *a, const struct sockaddr_storage *b,
+                               uint32_t prefix_len);
 /* "10.0.0.7:4411", "[fe80::1%eth0]:4411" */
 void weft_net_addr_print(const struct sockaddr_storage *addr, char text[WEFT_NET_ADDR_TEXT_LEN]);
 /* Name or number; blocks in the resolver. family AF_UNSPEC takes the first answer. ERR_NETWORK. */
@@ -96,6 +99,7 @@ struct weft_net_conn {
     uint32_t peer_rank;                  /* from the handshake */
     uint32_t tag;                        /* the owner's */
     bool is_beating;                     /* the owner's */
+    void *edge;                          /* the owner's */
     uint8_t purpose;
     bool is_local;                          /* unix socket: no seals, the kernel vouches */
     pid_t peer_pid;                         /* local only */
@@ -154,7 +158,7 @@ void weft_net_conn_uncork(struct weft_net_conn *conn);
 size_t weft_net_conn_queued(const struct weft_net_conn *conn);
 /* Did bytes get lost on their way, that the kernel sends again? To close now would lose them for good. */
 bool weft_net_conn_is_resending(const struct weft_net_conn *conn);
-/* TCP: has the kernel of the peer left our bytes unacknowledged for this long? */
+/* TCP: has the kernel of the peer left our bytes unacknowledged for this long, though they were sent again? */
 bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms);
 
 /* ---- acceptors (acceptor.c) ---- */

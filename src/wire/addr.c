@@ -67,6 +67,13 @@ weft_status_t weft_wire_addr_decode(const uint8_t in[WEFT_WIRE_ADDR_LEN],
     return WEFT_OK;
 }
 
+bool weft_wire_addr_is_same_net(const uint8_t *a, const uint8_t *b, uint32_t prefix_len)
+{
+    uint32_t bits = prefix_len % 8;
+    return memcmp(a, b, prefix_len / 8) == 0 &&
+           (bits == 0 || ((a[prefix_len / 8] ^ b[prefix_len / 8]) >> (8 - bits)) == 0);
+}
+
 void weft_wire_addr_print(const struct weft_wire_addr *addr, char text[WEFT_WIRE_ADDR_TEXT_LEN])
 {
     char host[INET6_ADDRSTRLEN];

@@ -59,6 +59,8 @@ void weft_wire_addr_encode(const struct weft_wire_addr *addr, uint8_t out[WEFT_W
 /* Bytes that mean nothing must be zero, and are in the result. ERR_PROTOCOL. */
 weft_status_t weft_wire_addr_decode(const uint8_t in[WEFT_WIRE_ADDR_LEN],
                                     struct weft_wire_addr *addr_p);
+/* Of two addresses of one family, as bytes: are the first prefix_len bits equal? */
+bool weft_wire_addr_is_same_net(const uint8_t *a, const uint8_t *b, uint32_t prefix_len);
 /* "10.0.0.1:4411", "[fe80::1%2]:4411", "nowhere" */
 void weft_wire_addr_print(const struct weft_wire_addr *addr, char text[WEFT_WIRE_ADDR_TEXT_LEN]);
 
@@ -115,6 +117,7 @@ enum weft_wire_purpose {
     WEFT_WIRE_JOIN = 1,   /* payload: a member record */
     WEFT_WIRE_ATTACH = 2, /* to the parent in the control tree; no payload */
     WEFT_WIRE_LANE = 3,   /* a data lane */
+    WEFT_WIRE_RETURN = 4, /* to the parent again, by another path; payload: see control/ways.c */
 };
 
 /* What one side brings. Lent: must outlive the handshake. */
@@ -208,6 +211,8 @@ enum weft_wire_type {
     WEFT_WIRE_BYE,      /* the sender closes in good order */
     WEFT_WIRE_CLOSED,   /* up, then down: these ranks closed in good order */
     WEFT_WIRE_CALL,     /* dst: let us have a lane; payload: see dialling.c */
+    WEFT_WIRE_WAYS,     /* up: how many NICs are here; down: addresses where one may come again */
+    WEFT_WIRE_RESUME,   /* first on a connection that replaces another: number frames had come */
     WEFT_WIRE_TYPE_END
 };
 
@@ -252,6 +257,7 @@ enum weft_wire_data_type {
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
     WEFT_DATA_ACK,   /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
                           seq; flags DOWN: that slot is given up, c: its NIC is dead, so are later generations;
+                          REST: it is closed for want of work, or (no slot) they are wanted again;
                           END: the link is closed;
                           LEAD: numbered frames come by this lane from now on, seq counts. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
@@ -266,6 +272,7 @@ enum {
     WEFT_DATA_DOWN = 8,
     WEFT_DATA_END = 16,
     WEFT_DATA_LEAD = 32,
+    WEFT_DATA_REST = 64,
 };
 
 /*

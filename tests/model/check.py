@@ -27,6 +27,8 @@ SOUND = {  # name: what it looks at closely
     "acks stay on their slot": "-DDEATHS=1 -DCHUNKS=2 -DACKS_STAY",
     "the sender withdraws": "-DDEATHS=1 -DCHUNKS=2 -DWITHDRAWS",
     "the receiver's user lags": "-DDEATHS=1 -DCHUNKS=2 -DUSER_LAGS",
+    "a living slot is overtaken": "-DDEATHS=0 -DCHUNKS=2 -DOVERTAKES=1",
+    "overtaken, and one dies": "-DDEATHS=1 -DCHUNKS=1 -DOVERTAKES=1",
 }
 DEEP = {
     "three chunks, two envelopes": "-DDEATHS=1 -DCHUNKS=3 -DENVELOPES=2",
@@ -36,6 +38,9 @@ DEEP = {
     "three deaths": "-DDEATHS=3 -DCHUNKS=1",
     "the user lags, three chunks": "-DDEATHS=1 -DCHUNKS=3 -DUSER_LAGS",
     "the user lags, two deaths": "-DDEATHS=2 -DCHUNKS=1 -DENVELOPES=2 -DUSER_LAGS",
+    "overtaken, two chunks": "-DDEATHS=1 -DCHUNKS=2 -DOVERTAKES=1",
+    "overtaken twice": "-DDEATHS=1 -DCHUNKS=2 -DOVERTAKES=2",
+    "overtaken and withdrawn": "-DDEATHS=1 -DCHUNKS=2 -DOVERTAKES=1 -DWITHDRAWS",
 }
 CIRCLES = "-DDEATHS=1 -DCHUNKS=2"  # here it is shown that nothing goes in a circle
 
@@ -60,6 +65,8 @@ PLANTED = {  # name: (size, what spin must complain about)
     "BUG_WITHDRAWN_GAP": ("-DCHUNKS=2 -DWITHDRAWS", STUCK),
     "BUG_ASKED_TWICE": ("-DCHUNKS=1 -DUSER_LAGS", "matched"),
     "BUG_UNPLACES_NEXT": ("-DCHUNKS=2 -DUSER_LAGS", STUCK),
+    "BUG_GHOST_COUNTS": ("-DCHUNKS=2 -DOVERTAKES=1", NOT_LANDED),
+    "BUG_SAME_EPOCH": ("-DCHUNKS=2 -DOVERTAKES=1", NOT_LANDED),
 }
 
 

@@ -18,6 +18,9 @@
  * With USER_LAGS the receiver is two: the link, which reads, and its user, which hears later what came and
  * only then says where a body goes.
  *
+ * With OVERTAKES the sender sends copies of what a living slot holds, over any slot: what the slot had is a
+ * ghost from then on, which is counted and nothing else.
+ *
  * BUG_… plants one mistake each. ACKS_STAY and WITHDRAWS are other protocols that work, see README.md.
  */
 #ifndef DEATHS
@@ -31,6 +34,9 @@
 #endif
 #ifndef ROOM
 #define ROOM 1 /* frames on their way in each direction of a slot, beside the one that is being read */
+#endif
+#ifndef OVERTAKES
+#define OVERTAKES 0
 #endif
 #ifdef BUG_NEW_NUMBER
 #define WINDOW 8
@@ -66,7 +72,9 @@ byte chunk_is[5];
 #define FLUSHED 1
 bool taken[2]; /* the memory is its owner's again: of the message, of the put */
 bool is_withdrawn;
-chan unacked[2] = [CHUNKS] of { byte };
+#define GHOST 8 /* added to a chunk that a copy took over */
+byte overtakes;
+chan unacked[2] = [CHUNKS + OVERTAKES * CHUNKS] of { byte };
 byte acked[2]; /* so many chunks of this generation */
 byte epoch;    /* how often a slot was lost or came: copies have a later one */
 byte lead;
@@ -161,8 +169,9 @@ inline sender_chooses_lead()
 inline chunk_goes_again()
 {
     if
+    :: c >= GHOST /* its copy does, or has */
 #ifndef BUG_TAKEN_BACK
-    :: chunk_is[c] == KNOWN /* it was answered, and its memory may be gone */
+    :: c < GHOST && chunk_is[c] == KNOWN /* it was answered, and its memory may be gone */
 #endif
     :: else ->
         chunk_is[c] = WAITING;
@@ -206,9 +215,16 @@ inline sender_hears_ack(slot, its, count)
         :: acked[slot] < count && nempty(unacked[slot]) ->
             acked[slot]++;
             unacked[slot]?c;
-            printf("sender takes chunk %d for landed\n", c);
-            assert(HAS_LANDED(NUMBER(c))); /* only what has landed is acknowledged */
-            chunk_is[c] = KNOWN
+#ifdef BUG_GHOST_COUNTS
+            c = c % GHOST;
+#endif
+            if
+            :: c >= GHOST /* it was counted: it may have gone to the sink before its copy was through */
+            :: else ->
+                printf("sender takes chunk %d for landed\n", c);
+                assert(HAS_LANDED(NUMBER(c))); /* only what has landed is acknowledged */
+                chunk_is[c] = KNOWN
+            fi
         :: acked[slot] >= count || empty(unacked[slot]) -> break
         od
     :: else
@@ -270,6 +286,31 @@ inline sender_posts_chunk(s)
     post(s, CHUNK, n, id, epoch)
 }
 
+/* What the slot holds goes again, with its number; the slot stays. */
+inline sender_overtakes(s)
+{
+    printf("sender overtakes slot %d\n", s);
+    overtakes++;
+#ifndef BUG_SAME_EPOCH
+    epoch++;
+#endif
+    n = len(unacked[s]);
+    do
+    :: n > 0 ->
+        unacked[s]?c;
+        if
+        :: c < GHOST && chunk_is[c] == FLYING ->
+            chunk_is[c] = WAITING;
+            c = c + GHOST
+        :: else
+        fi;
+        unacked[s]!c;
+        n--
+    :: else -> break
+    od;
+    c = 0
+}
+
 inline sender_posts_envelope(s)
 {
     printf("sender posts envelope %d, epoch %d, over slot %d\n", next_envelope, epoch, s);
@@ -288,7 +329,9 @@ inline sender_posts_envelope(s)
 #else
 #define MAY_WITHDRAW false
 #endif
+#define MAY_OVERTAKE(s) (overtakes < OVERTAKES && up[s] && up[1 - s] && nempty(unacked[s]))
 #define SENDER_ON(s)                                                                               \
+    :: d_step { MAY_OVERTAKE(s) -> sender_overtakes(s) }                                           \
     :: d_step { CHUNK_MAY_GO && HAS_ROOM(s) -> sender_posts_chunk(s) }                             \
     :: d_step { lead == s && next_envelope <= ENVELOPES && HAS_ROOM(s) ->                          \
                 sender_posts_envelope(s) }                                                         \

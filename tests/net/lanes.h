@@ -41,6 +41,11 @@ void lanes_put(struct traffic *traffic);
 void lanes_get(struct traffic *traffic);
 void lanes_signal(struct traffic *traffic);
 
+/* lanes_burst.c */
+void lanes_burst(struct traffic *traffic);
+/* lanes_control.c */
+void lanes_control(struct traffic *traffic);
+
 /* lanes_common.c */
 double lanes_now_s(void);
 /* Whether stdin has ended: no further round. */

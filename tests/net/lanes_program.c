@@ -13,6 +13,8 @@
  *   signal                    puts with signals, each place with a word whose sum must be exact
  *   get                       rank 0 gets what rank 1 changes
  *   all                       messages of every rank to every other
+ *   burst                     short messages all the time, long ones now and then, of rank 0 and 1 by turns
+ *   control                   no messages: broadcasts, allgathers, mail and splits over the control plane
  *
  * It says lines of JSON: "started"; each second what was done and the longest stall between two bits of
  * progress; "stall" for each that took 50 ms or more; "failed" or "wrong"; "done" at the end. Times are of
@@ -30,8 +32,9 @@ static const struct {
     const char *name;
     void (*run)(struct traffic *traffic);
 } kinds[] = {
-    {"long", lanes_long}, {"short", lanes_short},   {"back", lanes_back}, {"all", lanes_all},
-    {"put", lanes_put},   {"signal", lanes_signal}, {"get", lanes_get},
+    {"long", lanes_long}, {"short", lanes_short},     {"back", lanes_back},
+    {"all", lanes_all},   {"put", lanes_put},         {"signal", lanes_signal},
+    {"get", lanes_get},   {"control", lanes_control}, {"burst", lanes_burst},
 };
 
 #define KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))

@@ -246,6 +246,8 @@ def connections(pid):
             inodes.add(match.group(1))
     found = []
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        if not os.path.exists("/proc/%d/net/%s" % (pid, name)):
+            continue  # a kernel without IPv6
         with open("/proc/%d/net/%s" % (pid, name), encoding="ascii") as table:
             for line in list(table)[1:]:
                 words = line.split()

@@ -95,11 +95,13 @@ class OneNic(LanesCase):
         self.check_traffic("get", CHANCE.sample(KINDS, 2))
 
     def check_control(self, breaks, heals):
-        """It runs over eth0, which goes away for longer than its timeout: no verdict, messages go on, and
-        when the path is back the control plane is too."""
-        job = self.job("long", WEFT_PATH_TIMEOUT="1s", WEFT_LOG="link:info,control:info,warn")
+        """It runs over eth0, which goes away for longer than its timeout, before ranks know other ways: no
+        verdict, messages go on, and when the path is back the control plane is too."""
+        job = self.job("long", WEFT_PATH_TIMEOUT="1s", WEFT_HEARTBEAT="600ms", WEFT_SILENT="100ms",
+                       WEFT_LOG="link:info,control:info,warn")
         breaks(1, 0)
-        pause(8 if IS_LONG else 2)
+        self.assertNotIn("ways back", job[1].stderr)
+        pause(8 if IS_LONG else 4)
         self.check_runs(job)
         heals(1, 0)
         self.await_bytes([0], "bytes over eth0 again", BACK_S)

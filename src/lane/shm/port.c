@@ -377,6 +377,20 @@ static uint32_t silent_ms(const struct weft_lane *lane)
     return 0;
 }
 
+static bool is_held(const struct weft_lane *lane)
+{
+    (void)lane;
+    return false;
+}
+
+static bool replace(struct weft_lane *lane, const void *cookie, const struct weft_wire_data *frame)
+{
+    (void)lane;
+    (void)cookie;
+    (void)frame;
+    return false;
+}
+
 static unsigned forget(struct weft_lane *lane, const void *cookie, bool is_there)
 {
     (void)is_there;
@@ -412,8 +426,10 @@ const struct weft_lane_ops weft_lane_shm = {
     .pull = weft_shm_pull,
     .nudge = nudge,
     .forget = forget,
+    .replace = replace,
     .relocate = relocate,
     .silent_ms = silent_ms,
+    .is_held = is_held,
     .queued = queued,
     .close = weft_shm_close,
 };

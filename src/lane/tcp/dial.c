@@ -8,7 +8,7 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +83,20 @@ uint32_t weft_lane_tcp_silent_ms(const struct weft_lane *base)
         return info.tcpi_last_ack_recv;
     }
     return 0;
+}
+
+bool weft_lane_tcp_is_held(const struct weft_lane *base)
+{
+    const struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    struct tcp_info info = {0}; /* older kernels fill less */
+    socklen_t len = sizeof(info);
+    if (lane->source.fd < 0 ||
+        getsockopt(lane->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
+        return false;
+    }
+    /* A peer that does not read lets its window fill; a path that does not carry leaves it open. */
+    return (info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0) &&
+           (uint64_t)info.tcpi_unacked * info.tcpi_snd_mss < info.tcpi_snd_wnd / 2;
 }
 
 /* ---- a lane's life ---- */

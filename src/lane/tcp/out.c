@@ -177,21 +177,13 @@ static void want_out(struct weft_lane_tcp *lane)
                      EPOLLIN | EPOLLOUT);
 }
 
-/* The next free entry of the ring, filled; not yet part of it. */
-static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
-                                          const struct weft_wire_data *frame,
-                                          const struct weft_slice *slice, void *cookie)
+static void fill(const struct weft_lane_tcp *lane, struct weft_lane_tcp_post *post,
+                 const struct weft_wire_data *frame, const struct weft_slice *slice)
 {
-    struct weft_lane_tcp_post *post = post_at(lane, lane->tail);
     assert(frame->len == slice->len);
     post->slice = *slice;
-    post->cookie = cookie;
-    post->owned = NULL;
-    post->written = 0;
-    post->is_silent = false;
     /* Messages that go ahead are kept by the link, and their memory is given back at once. */
     post->is_zerocopy = frame->type != WEFT_DATA_EAGER && slice->len >= lane->zerocopy_min;
-    post->zero_count = post->zero_left = 0;
     if (lane->is_checked && slice->len > 0) {
         struct weft_wire_data checked = *frame;
         checked.flags |= WEFT_DATA_CHECKED;
@@ -200,6 +192,20 @@ static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
     } else {
         weft_wire_data_encode(frame, post->header);
     }
+}
+
+/* The next free entry of the ring, filled; not yet part of it. */
+static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
+                                          const struct weft_wire_data *frame,
+                                          const struct weft_slice *slice, void *cookie)
+{
+    struct weft_lane_tcp_post *post = post_at(lane, lane->tail);
+    post->cookie = cookie;
+    post->owned = NULL;
+    post->written = 0;
+    post->is_silent = false;
+    post->zero_count = post->zero_left = 0;
+    fill(lane, post, frame, slice);
     return post;
 }
 
@@ -386,6 +392,23 @@ unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool i
         count++;
     }
     return count;
+}
+
+bool weft_lane_tcp_replace(struct weft_lane *base, const void *cookie,
+                           const struct weft_wire_data *frame)
+{
+    static uint8_t nothing[1];
+    const struct weft_slice slice = {nothing, sizeof(nothing)};
+    struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    for (uint32_t i = lane->next; i != lane->tail; i++) {
+        struct weft_lane_tcp_post *post = post_at(lane, i);
+        if (post->cookie == cookie && !post->is_silent && post->written == 0) {
+            lane->queued -= post->slice.len - slice.len;
+            fill(lane, post, frame, &slice);
+            return true;
+        }
+    }
+    return false;
 }
 
 size_t weft_lane_tcp_queued(const struct weft_lane *lane)

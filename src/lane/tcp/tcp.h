@@ -139,6 +139,7 @@ extern const struct weft_net_conn_ops weft_lane_tcp_server_ops;
 weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, const struct weft_lane_call *call,
                                  struct weft_lane **lane_p);
 uint32_t weft_lane_tcp_silent_ms(const struct weft_lane *base);
+bool weft_lane_tcp_is_held(const struct weft_lane *base);
 void weft_lane_tcp_close(struct weft_lane *base);
 /* The connection is over; the next poll says so. Lent memory is not touched from now on. */
 void weft_lane_tcp_lose(struct weft_lane_tcp *lane, weft_status_t status, const char *text);
@@ -160,6 +161,8 @@ void weft_lane_tcp_reap(struct weft_lane_tcp *lane);
 /* Tells SENT and WRITABLE; true: there is more to tell than there was room for. */
 bool weft_lane_tcp_tell_sent(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *tell);
 void weft_lane_tcp_relocate(struct weft_lane *base, void *memory);
+bool weft_lane_tcp_replace(struct weft_lane *base, const void *cookie,
+                           const struct weft_wire_data *frame);
 unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool is_there);
 /* What is left in the ring goes. */
 void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane);

@@ -276,6 +276,47 @@ static void what_is_wanted_back_is_the_users_again_and_still_arrives(void **stat
     pair_close(&pair);
 }
 
+/* What goes by another lane after all: only what has begun to leave must go on. */
+static void what_has_not_begun_to_leave_is_replaced(void **state)
+{
+    enum { LEN = 4 << 20, POSTS = 3 };
+    struct pair pair;
+    uint8_t *memory = calloc(1, LEN);
+    int cookie[POSTS] = {0};
+    size_t queued;
+    (void)state;
+    assert_non_null(memory);
+    pair_open(&pair);
+    for (uint32_t n = 1; n <= POSTS; n++) {
+        struct weft_wire_data frame = frame_of(n, LEN);
+        assert_int_equal(weft_lane_tcp.post(pair.a.lane, &frame, &(struct weft_slice){memory, LEN},
+                                            &cookie[n - 1]),
+                         WEFT_POST_LENT);
+    }
+    queued = weft_lane_tcp.queued(pair.a.lane);
+    for (uint32_t n = 1; n <= POSTS; n++) {
+        const struct weft_wire_data nothing = {.type = WEFT_DATA_CHUNK, .len = 1, .number = n};
+        assert_int_equal(weft_lane_tcp.replace(pair.a.lane, &cookie[n - 1], &nothing), n > 1);
+    }
+    assert_int_equal(weft_lane_tcp.queued(pair.a.lane), queued - (size_t)2 * (LEN - 1));
+    assert_int_equal(weft_lane_tcp.forget(pair.a.lane, &cookie[0], true), 1);
+    memset(memory, 0xff, LEN);
+    free(memory);
+    pair.b.does_sink = true;
+    for (uint64_t deadline_ns = weft_clock_after_ms(DEADLINE_MS);
+         pair.b.numbered < POSTS && weft_clock_ns() < deadline_ns;) {
+        struct weft_done done[ROOM];
+        weft_engine_poll(pair.a.engine);
+        weft_lane_tcp.poll(pair.a.port, done, ROOM);
+        side_poll(&pair.b);
+    }
+    assert_int_equal(pair.b.numbered, POSTS); /* in order: it counts them */
+    assert_int_equal(pair.b.frame.len, 1);
+    assert_false(pair.b.is_wrong);
+    assert_int_equal(weft_lane_tcp.queued(pair.a.lane), 0);
+    pair_close(&pair);
+}
+
 /* Nor does anything leak when the lane ends before they could leave. */
 static void a_lane_may_end_with_copies_still_queued(void **state)
 {
@@ -461,6 +502,7 @@ int main(void)
         cmocka_unit_test(what_goes_to_the_sink_leaves_no_trace),
         cmocka_unit_test(a_full_lane_says_so_and_says_when_it_has_room),
         cmocka_unit_test(what_is_wanted_back_is_the_users_again_and_still_arrives),
+        cmocka_unit_test(what_has_not_begun_to_leave_is_replaced),
         cmocka_unit_test(a_lane_may_end_with_copies_still_queued),
         cmocka_unit_test(nothing_to_poll_means_that_sleeping_is_fine),
         cmocka_unit_test(a_lane_is_hot_while_bytes_come_and_cold_when_they_stay_away),

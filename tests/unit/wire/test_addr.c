@@ -91,6 +91,20 @@ static void addr_print_has_room_for_the_longest(void **state)
     assert_string_equal(text, "[eeee:eeee:eeee:eeee:eeee:eeee:eeee:eeee%4294967295]:65535");
 }
 
+static void networks_are_compared_by_their_first_bits(void **state)
+{
+    const uint8_t here[16] = {10, 1, 0xf0, 7}, there[16] = {10, 1, 0xf8, 9};
+
+    (void)state;
+    assert_true(weft_wire_addr_is_same_net(here, here, 128));
+    assert_true(weft_wire_addr_is_same_net(here, there, 0));
+    assert_true(weft_wire_addr_is_same_net(here, there, 16));
+    assert_true(weft_wire_addr_is_same_net(here, there, 20));
+    assert_false(weft_wire_addr_is_same_net(here, there, 21));
+    assert_false(weft_wire_addr_is_same_net(here, there, 24));
+    assert_false(weft_wire_addr_is_same_net(here, there, 32));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +113,7 @@ int main(void)
         cmocka_unit_test(addr_decode_refuses_every_other_spelling),
         cmocka_unit_test(addr_prints_as_people_write_it),
         cmocka_unit_test(addr_print_has_room_for_the_longest),
+        cmocka_unit_test(networks_are_compared_by_their_first_bits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
