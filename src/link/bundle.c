@@ -235,7 +235,9 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
                  (unsigned)(slot - bundle->slots), link->peer, nic_of(bundle, slot), why);
         weft_link_set_lead(link, weft_bundle_find_lead(bundle));
         tell_down(bundle, slot);
-        weft_bundle_wake(bundle);
+        if (bundle->is_dialler) { /* to the other one the end of a lane that rests looks the same */
+            weft_bundle_wake(bundle);
+        }
         weft_chunks_replay(bundle);
     }
     weft_bundle_watch(bundle);

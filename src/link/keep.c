@@ -120,10 +120,13 @@ void weft_link_keep_rewind(struct weft_link *link)
 void weft_link_keep_acked(struct weft_link *link, uint32_t number)
 {
     link->acked = number;
-    while (link->keep_len > link->keep_unsent) {
+    while (link->keep_len > 0) {
         const struct entry *entry = entry_at(link, link->keep_start);
         if (!entry->is_skip && (int32_t)(entry->frame.number - number) > 0) {
             return;
+        }
+        if (link->keep_len == link->keep_unsent) {
+            link->keep_unsent -= entry->size; /* it was to go again, for nothing */
         }
         drop_oldest(link);
     }

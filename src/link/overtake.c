@@ -153,6 +153,7 @@ void weft_chunks_overtake(struct weft_bundle *bundle, uint64_t now_ns)
 {
     /* We may have been the ones who slept, and its acknowledgements lie here unread. */
     bool is_late = now_ns - bundle->tick_ns > LATE_NS;
+    unsigned count;
     bundle->tick_ns = now_ns;
     look_at_slow(bundle);
     for (uint32_t i = 0; i < bundle->count; i++) {
@@ -161,8 +162,9 @@ void weft_chunks_overtake(struct weft_bundle *bundle, uint64_t now_ns)
         if (slot->overdue >= OVERDUE_TICKS && has_helper(bundle, slot, now_ns)) {
             lower_rate(slot, oldest(slot)->slice.len, now_ns);
             mark_nic(bundle, slot->nic, true);
+            count = overtake(bundle, slot);
             weft_log(link, INFO, "lane %u to rank %u is overdue: %u pieces go by others", i,
-                     bundle->link->peer, overtake(bundle, slot));
+                     bundle->link->peer, count);
         }
     }
 }

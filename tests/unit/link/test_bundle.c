@@ -1,152 +1,197 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes that come and go with their NICs. Lanes 1 and 3 go by NIC a, 0 and 2 by NIC b. */
-#include "played.h"
+/* Slots come and go: which one leads, what replaces what, what is given up and what is not. */
+#include "unit/link/user.h"
 
-#include <string.h>
-
-static enum weft_slot_state state_of(uint16_t slot)
+static struct weft_slot *slot_at(struct end *end, uint32_t i)
 {
-    return stage.link.bundle->slots[slot].state;
+    return &end->link.bundle->slots[i];
 }
 
-/* ---- we are dialled ---- */
-
-static void a_lane_that_opens_when_its_nic_is_dead_already_is_refused(void **state)
+static uint32_t lead_of(const struct end *end)
 {
+    return end->link.lane != NULL ? end->link.lane->slot : UINT32_MAX;
+}
+
+static void every_nic_has_its_lane_and_two_lanes_are_never_one_nic(void **state)
+{
+    static struct pair pair;
     (void)state;
-    begin(2);
-    weft_links_carrier(stage.links, "a", false);
-    assert_int_equal(state_of(1), SLOT_DOWN);
-    opens(3);
-    poll();
-    assert_int_equal(stage.count, 0);
-    assert_int_equal(state_of(3), SLOT_EMPTY);
-    poll();
-    assert_true(stage.player[3].is_closed);
+    for (uint32_t nics = 1; nics <= NICS_MAX; nics++) {
+        uint32_t seen = 0;
+        pair_up(&pair, nics);
+        assert_int_equal(pair.end[1].link.bundle->count, nics > 1 ? nics + 1 : 1);
+        for (uint32_t i = nics > 1; i < pair.end[1].link.bundle->count; i++) {
+            seen |= 1u << slot_at(&pair.end[1], i)->nic;
+            assert_int_equal(slot_at(&pair.end[1], i)->nic, slot_at(&pair.end[0], i)->nic);
+        }
+        assert_int_equal(seen, (1u << nics) - 1);
+        assert_true(nics == 1 || slot_at(&pair.end[1], 1)->nic != slot_at(&pair.end[1], 0)->nic);
+        pair_down(&pair);
+    }
 }
 
-static void it_is_welcome_when_the_nic_is_back(void **state)
+static void the_first_that_lives_leads_and_lane_0_again_when_it_is_back(void **state)
 {
+    static struct pair pair;
+    struct end *end = &pair.end[1];
     (void)state;
-    begin(2);
-    weft_links_carrier(stage.links, "a", false);
-    weft_links_carrier(stage.links, "a", true);
-    opens(3);
-    poll();
-    assert_int_equal(stage.count, 1);
-    assert_int_equal(state_of(3), SLOT_UP);
+    pair_up(&pair, 3);
+    assert_int_equal(lead_of(end), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        fake_end(lane_of(end, i));
+        take(end);
+        assert_int_equal(lead_of(end), i + 1);
+    }
+    settle(&pair);
+    assert_int_equal(lead_of(end), 0);
+    assert_int_equal(lead_of(&pair.end[0]), 0);
+    pair_down(&pair);
 }
 
-static void a_lane_of_another_nic_is_welcome(void **state)
+/* Half of it is in the user's memory when its lane dies. */
+static void an_envelope_that_was_half_way_is_completed_by_its_copy(void **state)
 {
+    static struct pair pair;
+    struct end *end = &pair.end[1], *other = &pair.end[0];
+    uint32_t pool = pair_up(&pair, 2);
     (void)state;
-    begin(2);
-    weft_links_carrier(stage.links, "a", false);
-    opens(0);
-    poll();
-    assert_int_equal(stage.count, 1);
-    assert_int_equal(state_of(0), SLOT_UP);
+    while (envelope_len(user_of(end)->said + 1) <= WHOLE_MAX) {
+        assert_true(say(end));
+    }
+    settle(&pair);
+    assert_true(say(end)); /* a long one */
+    fake_arrive(lane_of(other, 0));
+    take(other);
+    assert_true(other->link.placed_lane != NULL);
+    fake_end(lane_of(end, 0));
+    take(end);
+    settle(&pair);
+    check_settled(&pair, pool);
+    pair_down(&pair);
 }
 
-static void the_only_lane_is_welcome_whatever_is_said_of_its_nic(void **state)
+/* The dialler dials again before the other one knows that the old connection is over. */
+static void a_later_generation_replaces_an_earlier_one_and_never_the_reverse(void **state)
 {
+    static struct pair pair;
+    struct end *end = &pair.end[0];
+    struct fake_port *port;
+    struct fake_lane *late;
+    struct weft_lane *now;
+    uint32_t generation;
     (void)state;
-    weft_links_carrier(stage.links, "a", false);
-    begin(1);
-    assert_int_equal(state_of(1), SLOT_UP);
+    pair_up(&pair, 2);
+    generation = slot_at(end, 1)->generation;
+    fake_end(lane_of(&pair.end[1], 1));
+    take(&pair.end[1]);
+    dial_now(&pair.end[1]);
+    tick(&pair.end[1]);
+    each_lane(&pair.end[1], connect_dialled);
+    take(end);
+    assert_int_equal(slot_at(end, 1)->generation, generation + 1);
+    now = slot_at(end, 1)->lane;
+    port = (struct fake_port *)(void *)now->port;
+    late = fake_lane_new(port, 1, 1, generation); /* was on its way all the time */
+    late->lane.is_up = true;
+    take(end);
+    assert_ptr_equal(slot_at(end, 1)->lane, now);
+    late = fake_lane_new(port, 1, WEFT_LINK_SLOTS, 1); /* there is no such slot */
+    late->lane.is_up = true;
+    take(end);
+    take(end); /* refused ones are closed by the next poll */
+    settle(&pair);
+    pair_down(&pair);
 }
 
-static void the_peer_hears_that_later_ones_are_dead_too(void **state)
+static void what_the_peer_gave_up_is_given_up_if_it_is_the_same_connection(void **state)
 {
+    static struct pair pair;
+    struct end *end = &pair.end[0];
+    struct weft_wire_data down = {.type = WEFT_DATA_ACK, .flags = WEFT_DATA_DOWN, .tag = 1};
     (void)state;
-    begin(2);
-    weft_links_carrier(stage.links, "a", false);
-    assert_int_equal(stage.down.tag, 1);
-    assert_int_equal(stage.down.seq, 1);
-    assert_int_equal(stage.down.c, 1);
-    gives_up(2, 2); /* of a living NIC: only that one */
-    poll();
-    assert_int_equal(state_of(2), SLOT_DOWN);
+    pair_up(&pair, 2);
+    down.seq = slot_at(end, 1)->generation - 1;
+    weft_bundle_told_down(end->link.bundle, &down);
+    assert_int_equal(slot_at(end, 1)->state, SLOT_UP);
+    down.tag = WEFT_LINK_SLOTS + 1;
+    down.seq++;
+    weft_bundle_told_down(end->link.bundle, &down);
+    assert_int_equal(slot_at(end, 1)->state, SLOT_UP);
+    down.tag = 1;
+    weft_bundle_told_down(end->link.bundle, &down);
+    assert_int_equal(slot_at(end, 1)->state, SLOT_DOWN);
+    settle(&pair);
+    assert_int_equal(slot_at(end, 1)->state, SLOT_UP);
+    pair_down(&pair);
 }
 
-/* ---- we dial ---- */
-
-static int stage_open_dialler(void **state)
+static void a_silent_lane_is_given_up_but_the_last_one_is_kept(void **state)
 {
-    struct weft_wire_dialling here = {.kind = WEFT_DIALLING_HERE,
-                                      .tcp_len = 2 * WEFT_WIRE_ADDR_LEN};
-    uint8_t bytes[WEFT_WIRE_DIALLING_MAX];
-    const struct weft_wire_addr there = {.family = 4, .port = 1};
+    static struct pair pair;
+    struct end *end = &pair.end[1];
     (void)state;
-    stage_open_as(2);
-    weft_wire_addr_encode(&there, here.tcp);
-    weft_wire_addr_encode(&there, here.tcp + WEFT_WIRE_ADDR_LEN);
-    weft_links_called(stage.links, 1, bytes, weft_wire_dialling_encode(&here, bytes));
-    return 0;
+    pair_up(&pair, 2);
+    for (uint32_t i = 0; i < 3; i++) {
+        lane_of(end, i)->silent_ms = 499;
+    }
+    tick(end);
+    assert_int_equal(slot_at(end, 1)->state, SLOT_UP);
+    for (uint32_t i = 0; i < 3; i++) {
+        lane_of(end, i)->silent_ms = 500;
+    }
+    tick(end);
+    assert_int_equal(slot_at(end, 0)->state, SLOT_DOWN);
+    assert_int_equal(slot_at(end, 1)->state, SLOT_DOWN);
+    assert_int_equal(slot_at(end, 2)->state, SLOT_UP);
+    lane_of(end, 2)->silent_ms = 5000;
+    tick(end);
+    take(end);
+    assert_int_equal(end->lost, 1);
+    assert_int_equal(end->link.status, WEFT_ERR_NETWORK);
+    assert_non_null(strstr(end->link.text, "n0"));
+    assert_non_null(strstr(end->link.text, "n1"));
+    pair_down(&pair);
 }
 
-static void is_open(uint16_t slot)
+static void a_nic_without_carrier_takes_all_its_lanes_along(void **state)
 {
-    stage.player[slot].lane.is_up = true;
-    add(slot, WEFT_DONE_OPENED);
-}
-
-static uint32_t nic_of(uint16_t slot)
-{
-    return stage.link.bundle->slots[slot].nic;
-}
-
-static void ours_that_opens_when_its_nic_is_dead_already_is_down(void **state)
-{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
     (void)state;
-    assert_int_equal(state_of(0), SLOT_DIALLING);
-    assert_int_equal(state_of(1), SLOT_DIALLING);
-    assert_int_not_equal(nic_of(0), nic_of(1));
-    is_open(1);
-    poll();
-    weft_links_carrier(stage.links, stage.links->nics[nic_of(0)].name, false);
-    is_open(0);
-    poll();
-    assert_int_equal(stage.count, 0);
-    assert_int_equal(state_of(0), SLOT_DOWN);
-    assert_null(stage.link.bundle->slots[0].lane);
-    assert_ptr_equal(stage.link.lane, &stage.player[1].lane);
-    poll();
-    assert_true(stage.player[0].is_closed);
+    pair_up(&pair, 3);
+    weft_links_carrier(end->links, "n0", false);
+    for (uint32_t i = 0; i < end->link.bundle->count; i++) {
+        assert_int_equal(slot_at(end, i)->state == SLOT_UP, slot_at(end, i)->nic != 0);
+    }
+    weft_links_carrier(end->links, "n0", true);
+    tick(end); /* it is dialled at once */
+    assert_int_equal(slot_at(end, 0)->state, SLOT_DIALLING);
+    settle(&pair);
+    pair_down(&pair);
 }
 
-/* The peer's NIC has died before it knew that we are open. */
-static void what_was_dialled_since_the_peers_nic_died_is_down(void **state)
+static void pauses_between_dials_grow(void **state)
 {
+    struct weft_slot slot = {0};
     (void)state;
-    is_open(0);
-    is_open(2);
-    poll();
-    assert_int_equal(state_of(0), SLOT_UP);
-    gives_up(0, 2);
-    stage.script[0].frame.seq = 0; /* the one before */
-    poll();
-    assert_int_equal(state_of(0), SLOT_UP);
-    gives_up(0, 2);
-    stage.script[0].frame.seq = 0;
-    stage.script[0].frame.c = 1;
-    poll();
-    assert_int_equal(state_of(0), SLOT_DOWN);
-    assert_ptr_equal(stage.link.lane, &stage.player[2].lane);
+    for (uint64_t pause = 100; pause <= 1600; pause *= 2) {
+        weft_slot_retry_later(&slot);
+        assert_int_equal(slot.pause_ms, pause < 1000 ? pause : 1000);
+    }
 }
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, stage_open, stage_close)
-#define TEST_DIALLER(name) cmocka_unit_test_setup_teardown(name, stage_open_dialler, stage_close)
     const struct CMUnitTest tests[] = {
-        TEST(a_lane_that_opens_when_its_nic_is_dead_already_is_refused),
-        TEST(it_is_welcome_when_the_nic_is_back),
-        TEST(a_lane_of_another_nic_is_welcome),
-        TEST(the_only_lane_is_welcome_whatever_is_said_of_its_nic),
-        TEST(the_peer_hears_that_later_ones_are_dead_too),
-        TEST_DIALLER(ours_that_opens_when_its_nic_is_dead_already_is_down),
-        TEST_DIALLER(what_was_dialled_since_the_peers_nic_died_is_down),
+        cmocka_unit_test(every_nic_has_its_lane_and_two_lanes_are_never_one_nic),
+        cmocka_unit_test(the_first_that_lives_leads_and_lane_0_again_when_it_is_back),
+        cmocka_unit_test(an_envelope_that_was_half_way_is_completed_by_its_copy),
+        cmocka_unit_test(a_later_generation_replaces_an_earlier_one_and_never_the_reverse),
+        cmocka_unit_test(what_the_peer_gave_up_is_given_up_if_it_is_the_same_connection),
+        cmocka_unit_test(a_silent_lane_is_given_up_but_the_last_one_is_kept),
+        cmocka_unit_test(a_nic_without_carrier_takes_all_its_lanes_along),
+        cmocka_unit_test(pauses_between_dials_grow),
     };
+    setenv("WEFT_LOG", "off", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

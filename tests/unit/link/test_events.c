@@ -1,181 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a link makes of what its lanes report in one poll. */
-#include "played.h"
+/* Several lanes tell in one poll: what its user has not seen yet can still be taken back. */
+#include "unit/link/user.h"
 
-/* ---- envelopes ---- */
-
-static void a_copy_in_the_same_poll_is_the_only_one_asked_about(void **state)
+/* The next envelope of this end comes in two steps. */
+static void say_long(struct pair *pair, struct end *end)
 {
-    (void)state;
-    begin(1);
-    envelope(1, WEFT_DONE_HEADER, 1);
-    opens(0);
-    leads(0);
-    envelope(0, WEFT_DONE_HEADER, 1);
-    poll();
-    assert_int_equal(stage.count, 2);
-    assert_saw(0, WEFT_DONE_OPENED, 0);
-    assert_saw(1, WEFT_DONE_HEADER, 0);
-    assert_sinks(1);
-    answer(1);
-    assert_ptr_equal(stage.player[0].into, stage.memory);
-    envelope(1, WEFT_DONE_LANDED, 1); /* what went to the sink */
-    envelope(0, WEFT_DONE_LANDED, 1);
-    poll();
-    assert_int_equal(stage.count, 1);
-    assert_saw(0, WEFT_DONE_LANDED, 0);
+    while (envelope_len(user_of(end)->said + 1) <= WHOLE_MAX) {
+        assert_true(say(end));
+    }
+    settle(pair);
+    assert_true(say(end));
 }
 
-static void a_whole_copy_in_the_same_poll_is_the_only_one(void **state)
+static void arrive_all(struct end *end, uint32_t slot)
 {
-    (void)state;
-    begin(1);
-    envelope(1, WEFT_DONE_HEADER, 1);
-    opens(0);
-    leads(0);
-    envelope(0, WEFT_DONE_ARRIVED, 1);
-    envelope(0, WEFT_DONE_HEADER, 2);
-    poll();
-    assert_int_equal(stage.count, 3);
-    assert_saw(1, WEFT_DONE_ARRIVED, 0);
-    assert_int_equal(stage.seen[1].frame.number, 1);
-    assert_saw(2, WEFT_DONE_HEADER, 0);
-    assert_int_equal(stage.seen[2].frame.number, 2);
-    assert_sinks(1);
+    while (fake_arrive(lane_of(end, slot))) {
+    }
 }
 
-static void a_copy_is_asked_about_when_the_first_lane_went_in_the_same_poll(void **state)
+/* Its header, the word that another lane leads now, and its copy: all in one poll. */
+static void an_envelope_and_its_copy_in_one_poll_are_one(void **state)
 {
+    static struct pair pair;
+    struct end *end = &pair.end[1], *other = &pair.end[0];
+    uint32_t pool = pair_up(&pair, 3);
     (void)state;
-    begin(2);
-    envelope(1, WEFT_DONE_HEADER, 1);
-    gives_up(1, 2);
-    poll();
-    assert_int_equal(stage.count, 0);
-    leads(2);
-    envelope(2, WEFT_DONE_HEADER, 1);
-    poll();
-    assert_true(stage.player[1].is_closed);
-    assert_int_equal(stage.count, 1);
-    assert_saw(0, WEFT_DONE_HEADER, 2);
+    say_long(&pair, end);
+    arrive_all(other, 0);
+    fake_end(lane_of(end, 0));
+    take(end);
+    arrive_all(other, 1);
+    take(other); /* header() notices a second one */
+    settle(&pair);
+    check_settled(&pair, pool);
+    pair_down(&pair);
 }
 
-static void a_copy_that_comes_later_goes_where_the_first_was_to_go(void **state)
+/* The same, and the old lane's end is in the poll too, before or after the copy. */
+static void nor_does_the_end_of_its_lane_make_two_of_it(void **state)
 {
+    static struct pair pair;
     (void)state;
-    begin(1);
-    envelope(1, WEFT_DONE_HEADER, 1);
-    poll();
-    answer(0);
-    opens(0);
-    leads(0);
-    envelope(0, WEFT_DONE_HEADER, 1);
-    poll();
-    assert_int_equal(stage.count, 1); /* OPENED: nobody is asked twice */
-    assert_ptr_equal(stage.player[0].into, stage.memory);
-    assert_null(stage.player[1].into);
+    for (int nics = 2; nics <= 4; nics++) {
+        struct end *end = &pair.end[1], *other = &pair.end[0];
+        uint32_t pool = pair_up(&pair, (uint32_t)nics);
+        struct fake_lane *old = lane_of(other, 0);
+        say_long(&pair, end);
+        arrive_all(other, 0);
+        fake_end(lane_of(end, 0));
+        take(end);
+        arrive_all(other, 1);
+        old->is_lost = true; /* behind its header */
+        old->lane.is_up = false;
+        take(other);
+        settle(&pair);
+        check_settled(&pair, pool);
+        pair_down(&pair);
+    }
 }
 
-/* ---- chunks ---- */
-
-static void a_copy_of_a_chunk_in_the_same_poll_is_the_only_one_asked_about(void **state)
+static void a_chunk_and_its_copy_in_one_poll_are_one(void **state)
 {
+    static struct pair pair;
+    struct end *end = &pair.end[1], *other = &pair.end[0];
+    uint32_t pool = pair_up(&pair, 3);
     (void)state;
-    begin(3);
-    chunk(2, WEFT_DONE_HEADER, 1, 1);
-    chunk(3, WEFT_DONE_HEADER, 1, 2);
-    poll();
-    assert_int_equal(stage.count, 1);
-    assert_saw(0, WEFT_DONE_HEADER, 3);
-    assert_sinks(2);
-    assert_int_equal(stage.unplaced, 0); /* it was never placed */
-    answer(0);
-    chunk(2, WEFT_DONE_LANDED, 1, 1);
-    chunk(3, WEFT_DONE_LANDED, 1, 2);
-    poll();
-    assert_int_equal(stage.count, 1);
-    assert_saw(0, WEFT_DONE_LANDED, 3);
+    for (uint32_t i = 0; i < 3; i++) { /* whichever comes first in a poll */
+        uint32_t old = 0, new = 0;
+        assert_true(stream(end));
+        for (uint32_t s = 1; s < end->link.bundle->count; s++) {
+            old = end->link.bundle->slots[s].flying_count > 0 ? s : old;
+        }
+        arrive_all(other, old);
+        fake_end(lane_of(end, old));
+        take(end);
+        for (uint32_t s = 1; s < end->link.bundle->count; s++) {
+            new = end->link.bundle->slots[s].flying_count > 0 ? s : new;
+        }
+        arrive_all(other, new);
+        take(other);
+        assert_int_equal(other->pieces[old].is_there + other->pieces[new].is_there, 1);
+        settle(&pair);
+    }
+    assert_int_equal(user_of(other)->landed, 3);
+    check_settled(&pair, pool);
+    pair_down(&pair);
 }
 
-/* The user of the link has not heard of the landing yet: it must find what it had placed. */
-static void what_landed_counts_though_its_lane_goes_with_the_next_header(void **state)
+/* Numbers come without gaps from the lead; a frame that is missing is an error of the peer's. */
+static void a_gap_in_the_leads_numbers_ends_the_link(void **state)
 {
+    static struct pair pair;
+    struct end *other = &pair.end[0];
+    struct weft_wire_data frame = {.type = WEFT_DATA_EAGER, .len = 0};
+    const struct weft_slice nothing = {0};
     (void)state;
-    begin(2);
-    chunk(2, WEFT_DONE_HEADER, 1, 1);
-    poll();
-    answer(0);
-    chunk(2, WEFT_DONE_LANDED, 1, 1);
-    chunk(2, WEFT_DONE_HEADER, 2, 1);
-    gives_up(2, 1);
-    poll();
-    assert_int_equal(stage.count, 1);
-    assert_saw(0, WEFT_DONE_LANDED, 2);
-    assert_int_equal(stage.unplaced, 0);
+    pair_up(&pair, 2);
+    frame.number = pair.end[1].link.sent + 2;
+    fake_post(&lane_of(&pair.end[1], 0)->lane, &frame, &nothing, NULL);
+    arrive_all(other, 0);
+    take(other);
+    assert_int_equal(other->lost, 1);
+    assert_int_equal(other->link.status, WEFT_ERR_PROTOCOL);
+    pair_down(&pair);
 }
 
-static void what_landed_counts_though_the_next_came_by_another_lane_too(void **state)
+static void numbered_frames_of_another_lane_than_the_lead_go_by(void **state)
 {
+    static struct pair pair;
+    struct end *other = &pair.end[0];
+    struct weft_wire_data frame = {.type = WEFT_DATA_EAGER, .tag = 1, .len = 0};
+    const struct weft_slice nothing = {0};
     (void)state;
-    begin(3);
-    chunk(2, WEFT_DONE_HEADER, 1, 1);
-    poll();
-    answer(0);
-    chunk(2, WEFT_DONE_LANDED, 1, 1);
-    chunk(2, WEFT_DONE_HEADER, 2, 1);
-    chunk(3, WEFT_DONE_HEADER, 2, 2);
-    poll();
-    assert_int_equal(stage.count, 2);
-    assert_saw(0, WEFT_DONE_LANDED, 2);
-    assert_saw(1, WEFT_DONE_HEADER, 3);
-    assert_int_equal(stage.unplaced, 0);
-}
-
-static void a_chunk_on_its_way_is_taken_from_a_lane_that_goes(void **state)
-{
-    (void)state;
-    begin(2);
-    chunk(2, WEFT_DONE_HEADER, 1, 1);
-    poll();
-    answer(0);
-    gives_up(2, 1);
-    poll();
-    assert_int_equal(stage.unplaced, 1);
-}
-
-/* A message that ends before it is told of its last chunk does not spoil the next one's. */
-static void what_is_asked_next_is_not_sunk_with_what_was_before(void **state)
-{
-    (void)state;
-    begin(2);
-    chunk(2, WEFT_DONE_HEADER, 1, 1);
-    poll();
-    answer(0);
-    chunk(2, WEFT_DONE_LANDED, 1, 1);
-    chunk(2, WEFT_DONE_HEADER, 2, 1);
-    poll();
-    assert_int_equal(stage.count, 2);
-    weft_link_unplace_slot(&stage.link, 2);
-    assert_int_equal(stage.player[2].places, 1); /* only the answer of before */
-    answer(1);
-    assert_ptr_equal(stage.player[2].into, stage.memory);
-    weft_link_unplace_slot(&stage.link, 2);
-    assert_null(stage.player[2].into);
+    pair_up(&pair, 2);
+    frame.number = pair.end[1].link.sent + 1;
+    fake_post(&lane_of(&pair.end[1], 1)->lane, &frame, &nothing, NULL);
+    arrive_all(other, 1);
+    take(other);
+    assert_int_equal(user_of(other)->heard, 0);
+    assert_int_equal(other->lost, 0);
+    pair_down(&pair);
 }
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, stage_open, stage_close)
     const struct CMUnitTest tests[] = {
-        TEST(a_copy_in_the_same_poll_is_the_only_one_asked_about),
-        TEST(a_whole_copy_in_the_same_poll_is_the_only_one),
-        TEST(a_copy_is_asked_about_when_the_first_lane_went_in_the_same_poll),
-        TEST(a_copy_that_comes_later_goes_where_the_first_was_to_go),
-        TEST(a_copy_of_a_chunk_in_the_same_poll_is_the_only_one_asked_about),
-        TEST(what_landed_counts_though_its_lane_goes_with_the_next_header),
-        TEST(what_landed_counts_though_the_next_came_by_another_lane_too),
-        TEST(a_chunk_on_its_way_is_taken_from_a_lane_that_goes),
-        TEST(what_is_asked_next_is_not_sunk_with_what_was_before),
+        cmocka_unit_test(an_envelope_and_its_copy_in_one_poll_are_one),
+        cmocka_unit_test(nor_does_the_end_of_its_lane_make_two_of_it),
+        cmocka_unit_test(a_chunk_and_its_copy_in_one_poll_are_one),
+        cmocka_unit_test(a_gap_in_the_leads_numbers_ends_the_link),
+        cmocka_unit_test(numbered_frames_of_another_lane_than_the_lead_go_by),
     };
+    setenv("WEFT_LOG", "off", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

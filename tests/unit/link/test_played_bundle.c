@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lanes that come and go with their NICs. Lanes 1 and 3 go by NIC a, 0 and 2 by NIC b. */
+#include "played.h"
+
+#include <string.h>
+
+static enum weft_slot_state state_of(uint16_t slot)
+{
+    return stage.link.bundle->slots[slot].state;
+}
+
+/* ---- we are dialled ---- */
+
+static void a_lane_that_opens_when_its_nic_is_dead_already_is_refused(void **state)
+{
+    (void)state;
+    begin(2);
+    weft_links_carrier(stage.links, "a", false);
+    assert_int_equal(state_of(1), SLOT_DOWN);
+    opens(3);
+    poll();
+    assert_int_equal(stage.count, 0);
+    assert_int_equal(state_of(3), SLOT_EMPTY);
+    poll();
+    assert_true(stage.player[3].is_closed);
+}
+
+static void it_is_welcome_when_the_nic_is_back(void **state)
+{
+    (void)state;
+    begin(2);
+    weft_links_carrier(stage.links, "a", false);
+    weft_links_carrier(stage.links, "a", true);
+    opens(3);
+    poll();
+    assert_int_equal(stage.count, 1);
+    assert_int_equal(state_of(3), SLOT_UP);
+}
+
+static void a_lane_of_another_nic_is_welcome(void **state)
+{
+    (void)state;
+    begin(2);
+    weft_links_carrier(stage.links, "a", false);
+    opens(0);
+    poll();
+    assert_int_equal(stage.count, 1);
+    assert_int_equal(state_of(0), SLOT_UP);
+}
+
+static void the_only_lane_is_welcome_whatever_is_said_of_its_nic(void **state)
+{
+    (void)state;
+    weft_links_carrier(stage.links, "a", false);
+    begin(1);
+    assert_int_equal(state_of(1), SLOT_UP);
+}
+
+static void the_peer_hears_that_later_ones_are_dead_too(void **state)
+{
+    (void)state;
+    begin(2);
+    weft_links_carrier(stage.links, "a", false);
+    assert_int_equal(stage.down.tag, 1);
+    assert_int_equal(stage.down.seq, 1);
+    assert_int_equal(stage.down.c, 1);
+    gives_up(2, 2); /* of a living NIC: only that one */
+    poll();
+    assert_int_equal(state_of(2), SLOT_DOWN);
+}
+
+/* ---- we dial ---- */
+
+static int stage_open_dialler(void **state)
+{
+    struct weft_wire_dialling here = {.kind = WEFT_DIALLING_HERE,
+                                      .tcp_len = 2 * WEFT_WIRE_ADDR_LEN};
+    uint8_t bytes[WEFT_WIRE_DIALLING_MAX];
+    const struct weft_wire_addr there = {.family = 4, .port = 1};
+    (void)state;
+    stage_open_as(2);
+    weft_wire_addr_encode(&there, here.tcp);
+    weft_wire_addr_encode(&there, here.tcp + WEFT_WIRE_ADDR_LEN);
+    weft_links_called(stage.links, 1, bytes, weft_wire_dialling_encode(&here, bytes));
+    return 0;
+}
+
+static void is_open(uint16_t slot)
+{
+    stage.player[slot].lane.is_up = true;
+    add(slot, WEFT_DONE_OPENED);
+}
+
+static uint32_t nic_of(uint16_t slot)
+{
+    return stage.link.bundle->slots[slot].nic;
+}
+
+static void ours_that_opens_when_its_nic_is_dead_already_is_down(void **state)
+{
+    (void)state;
+    assert_int_equal(state_of(0), SLOT_DIALLING);
+    assert_int_equal(state_of(1), SLOT_DIALLING);
+    assert_int_not_equal(nic_of(0), nic_of(1));
+    is_open(1);
+    poll();
+    weft_links_carrier(stage.links, stage.links->nics[nic_of(0)].name, false);
+    is_open(0);
+    poll();
+    assert_int_equal(stage.count, 0);
+    assert_int_equal(state_of(0), SLOT_DOWN);
+    assert_null(stage.link.bundle->slots[0].lane);
+    assert_ptr_equal(stage.link.lane, &stage.player[1].lane);
+    poll();
+    assert_true(stage.player[0].is_closed);
+}
+
+/* The peer's NIC has died before it knew that we are open. */
+static void what_was_dialled_since_the_peers_nic_died_is_down(void **state)
+{
+    (void)state;
+    is_open(0);
+    is_open(2);
+    poll();
+    assert_int_equal(state_of(0), SLOT_UP);
+    gives_up(0, 2);
+    stage.script[0].frame.seq = 0; /* the one before */
+    poll();
+    assert_int_equal(state_of(0), SLOT_UP);
+    gives_up(0, 2);
+    stage.script[0].frame.seq = 0;
+    stage.script[0].frame.c = 1;
+    poll();
+    assert_int_equal(state_of(0), SLOT_DOWN);
+    assert_ptr_equal(stage.link.lane, &stage.player[2].lane);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, stage_open, stage_close)
+#define TEST_DIALLER(name) cmocka_unit_test_setup_teardown(name, stage_open_dialler, stage_close)
+    const struct CMUnitTest tests[] = {
+        TEST(a_lane_that_opens_when_its_nic_is_dead_already_is_refused),
+        TEST(it_is_welcome_when_the_nic_is_back),
+        TEST(a_lane_of_another_nic_is_welcome),
+        TEST(the_only_lane_is_welcome_whatever_is_said_of_its_nic),
+        TEST(the_peer_hears_that_later_ones_are_dead_too),
+        TEST_DIALLER(ours_that_opens_when_its_nic_is_dead_already_is_down),
+        TEST_DIALLER(what_was_dialled_since_the_peers_nic_died_is_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
