@@ -25,9 +25,8 @@
 
 #define BLOCK ((size_t)4)           /* registers per source and turn, at most */
 #define ALIGN_LEN ((size_t)1 << 12) /* below, aligning the stores does not pay */
-#define LINES_LEN                                                                                  \
-    ((size_t)1 << 15) /* from here on a line at a time, if sources are few: see below */
-#define LINES_SOURCES 4
+#define LINES_LEN ((size_t)1 << 15) /* from here on short blocks, of one line … */
+#define LINES_SOURCES 4             /* … with so many sources at most */
 
 /* Constants in every kernel. dtype is what is computed with: for bits, bytes. */
 struct kind {
