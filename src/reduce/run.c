@@ -96,7 +96,7 @@ void weft_reduce_run(const struct weft_reduce *what, size_t count)
 {
     weft_reduce_kernel *kernel = kernels()->run[what->dtype][what->op];
 
-    assert(kernel && what->sources >= 1 && what->sources <= WEFT_REDUCE_SOURCES);
+    assert(kernel && what->sources - 1 < WEFT_REDUCE_SOURCES && what->outputs >= 1);
     check_vectors(what, count * weft_dtype_size(what->dtype));
     kernel(what, count);
 }

@@ -3,8 +3,8 @@
  * Small floats (f16, bf16, f8) in lanes of 32 bits: widened exactly, narrowed to nearest even.
  *
  * All but bf16 are the same with other numbers: below the smallest normal value the bits count multiples of
- * one unit, above they are those of f32, shortened, with another bias. Computed so that the flags which
- * flush denormals (and other threads' libraries like to set) change nothing: no step has a denormal f32.
+ * one unit, above they are those of f32, shortened, with another bias. Computed so that the CPU's flags which
+ * flush denormals, and which some libraries set, change nothing: an f32 that is denormal here is as good as 0.
  */
 #ifndef WEFT_REDUCE_SMALL_H
 #define WEFT_REDUCE_SMALL_H
@@ -16,13 +16,13 @@
 #define F32_QUIET 0x00400000U
 #define TO_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
-/* A select that the compilers know: where the mask's lanes are all ones, a; where all zeros, b. */
+/* a where the mask's lanes are all ones, b where they are all zeros. */
 INLINE vu32 choose(vi32 mask, vu32 a, vu32 b)
 {
     return ((vu32)mask & a) | (~(vu32)mask & b);
 }
 
-/* Both without sign, so that comparing them as signed is the same and cheaper. */
+/* Of values whose sign bit is 0: compared as signed ones, which is cheaper. */
 INLINE vi32 is_below(vu32 a, uint32_t limit)
 {
     return (vi32)a < (int32_t)limit;
@@ -81,7 +81,6 @@ INLINE vu32 round_bf16(vf32 value)
 {
     vu32 bits = (vu32)value;
     vu32 rounded = bits + 0x7fff + (bits >> 16 & 1);
-
     vi32 is_nan = (vi32)(bits & ~F32_SIGN) > (int32_t)F32_INFINITY;
 
     return choose(is_nan, bits | F32_QUIET, rounded);
