@@ -309,7 +309,7 @@ static void set_down(struct weft_collectives *it)
     weft_engine_lock(engine);
     weft_list_remove(&it->node);
     weft_engine_unlock(engine);
-    weft_comm_reports_close(it);
+    weft_comm_inquiry_close(it);
     weft_exec_stop(it->exec);
     (void)weft_p2p_comm_close(it->messages); /* what it could not flush, nobody waits for */
     weft_exec_close(it->exec);
@@ -331,7 +331,7 @@ static weft_status_t set_up(struct weft_comm *comm)
     it->comm = comm;
     it->algorithm = "";
     weft_list_open(&it->node);
-    weft_comm_reports_open(it);
+    weft_comm_inquiry_open(it);
     status = find_local(it);
     status = status == WEFT_OK ? find_cross(it) : status;
     status = status == WEFT_OK ? open_messages(it) : status;

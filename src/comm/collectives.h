@@ -109,7 +109,28 @@ void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, u
                                  const struct weft_exec_lengths *lengths);
 /* A message that nobody receives (of p2p, under the lock). */
 void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag);
-void weft_comm_reports_open(struct weft_collectives *it);
-void weft_comm_reports_close(struct weft_collectives *it);
+
+/* ---- what reports.c and inquiry.c share; under the lock ---- */
+void weft_comm_print_call(const struct weft_comm_note *note, char *text, size_t room);
+/* The lowest living rank. */
+uint32_t weft_comm_coordinator(const struct weft_comm *comm);
+/* rank: of the communicator, or NO_RANK. is_final: it ends here at least. */
+void weft_comm_report_failure(struct weft_collectives *it, weft_status_t status, uint32_t rank,
+                              const char *text, bool is_final);
+struct weft_wire_calling weft_comm_calling_of(const struct weft_collectives *it,
+                                              const struct weft_comm_note *note,
+                                              enum weft_wire_calling_about about);
+void weft_comm_say(struct weft_collectives *it, uint32_t to,
+                   const struct weft_wire_calling *calling);
+
+/* ---- inquiry.c: whose time is up ---- */
+void weft_comm_inquiry_open(struct weft_collectives *it);
+void weft_comm_inquiry_close(struct weft_collectives *it); /* not under the lock */
+/* The coordinator hears of it, and asks all; its reports are there. */
+void weft_comm_inquire(struct weft_collectives *it, const struct weft_comm_note *note,
+                       const struct weft_wire_calling *late);
+/* The coordinator was asked, and its word has not come: it ends here. Not under the lock. */
+void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
+                       const struct weft_exec_stuck *stuck);
 
 #endif

@@ -6,9 +6,6 @@
  * receives it: then its sender is asked for its call. What a rank shows and sends is signed with the chain of
  * all its calls, so that one that differed is found out by the next that needs the others: then the calls
  * before it are compared.
- *
- * When somebody's time is up the coordinator asks all ranks whether they have come; those who have not, or do
- * not answer, are named. If all have, it follows the chain of who waits for whom.
  */
 #include "comm/collectives.h"
 
@@ -17,12 +14,10 @@
 #include <string.h>
 
 #define TEXT_LEN 400
-#define ANSWER_MS 80                      /* of an inquiry */
-#define NAMED 4                           /* ranks, at most */
 #define HISTORY 16                        /* calls that are looked at when the chains differ */
 #define RECENT (WEFT_COLLECTIVE_KEPT / 2) /* calls whose notes nobody writes to meanwhile */
 
-static void print_call(const struct weft_comm_note *note, char *text, size_t room)
+void weft_comm_print_call(const struct weft_comm_note *note, char *text, size_t room)
 {
     const char *coll = weft_coll_name((weft_coll_t)note->coll);
     bool is_rooted = note->coll == WEFT_BROADCAST || note->coll == WEFT_REDUCE ||
@@ -52,7 +47,7 @@ void weft_comm_name_call(const weft_call_t *call, uint32_t number, char *text, s
                                         .op = (uint8_t)call->op,
                                         .root = (uint32_t)call->root,
                                         .count = call->count};
-    print_call(&note, text, room);
+    weft_comm_print_call(&note, text, room);
 }
 
 static bool is_kept(const struct weft_collectives *it, const struct weft_exec_job *job)
@@ -84,7 +79,7 @@ static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
     return comm->members != NULL ? comm->members[rank] : rank;
 }
 
-static uint32_t coordinator(const struct weft_comm *comm)
+uint32_t weft_comm_coordinator(const struct weft_comm *comm)
 {
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         if (rank == comm->rank || !weft_control_is_gone(comm->job->control, job_rank(comm, rank))) {
@@ -96,8 +91,8 @@ static uint32_t coordinator(const struct weft_comm *comm)
 
 /* ---- the coordinator, under the lock ---- */
 
-static void fail(struct weft_collectives *it, weft_status_t status, uint32_t rank, const char *text,
-                 bool is_final)
+void weft_comm_report_failure(struct weft_collectives *it, weft_status_t status, uint32_t rank,
+                              const char *text, bool is_final)
 {
     const struct weft_control_failure failure = {
         .channel = it->comm->id,
@@ -116,13 +111,13 @@ static void name_mismatch(struct weft_collectives *it, struct caller one, struct
                           const char *more)
 {
     char text[TEXT_LEN], left[96], right[96];
-    print_call(one.note, left, sizeof(left));
-    print_call(other.note, right, sizeof(right));
+    weft_comm_print_call(one.note, left, sizeof(left));
+    weft_comm_print_call(other.note, right, sizeof(right));
     snprintf(text, sizeof(text), "rank %u called %s, rank %u called %s%s%s", one.rank, left,
              other.rank, right,
              strcmp(left, right) == 0 ? " with other pieces, scale, algorithm or settings" : "",
              more);
-    fail(it, WEFT_ERR_MISMATCH, other.rank, text, false);
+    weft_comm_report_failure(it, WEFT_ERR_MISMATCH, other.rank, text, false);
 }
 
 /* What the rank itself called with this number; NULL: it is not there yet, or long past. */
@@ -155,9 +150,9 @@ static bool find_mismatch(struct weft_collectives *it, const struct weft_comm_no
 
 static void take_report(struct weft_collectives *it, const struct weft_wire_calling *calling);
 
-static struct weft_wire_calling calling_of(const struct weft_collectives *it,
-                                           const struct weft_comm_note *note,
-                                           enum weft_wire_calling_about about)
+struct weft_wire_calling weft_comm_calling_of(const struct weft_collectives *it,
+                                              const struct weft_comm_note *note,
+                                              enum weft_wire_calling_about about)
 {
     return (struct weft_wire_calling){.about = (uint8_t)about,
                                       .coll = note->coll,
@@ -173,7 +168,8 @@ static struct weft_wire_calling calling_of(const struct weft_collectives *it,
                                       .count = note->count};
 }
 
-static void say(struct weft_collectives *it, uint32_t to, const struct weft_wire_calling *calling)
+void weft_comm_say(struct weft_collectives *it, uint32_t to,
+                   const struct weft_wire_calling *calling)
 {
     uint8_t bytes[WEFT_WIRE_CALLING_LEN];
     if (to == it->comm->rank) {
@@ -184,135 +180,13 @@ static void say(struct weft_collectives *it, uint32_t to, const struct weft_wire
     (void)weft_control_call(it->comm->job->control, job_rank(it->comm, to), bytes, sizeof(bytes));
 }
 
-/* ---- whose time is up ---- */
-
-/* Whom everybody waits for in the end, beginning with one that somebody waits for. */
-static uint32_t find_absent(const struct weft_collectives *it, uint32_t rank, uint32_t number)
-{
-    for (uint32_t i = 0; i < it->comm->ranks && rank < it->comm->ranks; i++) {
-        const struct weft_comm_report *report = &it->reports[rank];
-        if (!report->is_there || report->note.number != number ||
-            report->missing >= it->comm->ranks) {
-            return rank;
-        }
-        rank = report->missing;
-    }
-    return rank;
-}
-
-/* "rank 1 (pid 7 on node1), rank 3 (pid 9 on node2)"; its length */
-static size_t print_names(const struct weft_collectives *it, const uint32_t *ranks, uint32_t count,
-                          char *text, size_t room)
-{
-    size_t len = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < count && i < NAMED && len < room; i++) {
-        char name[128];
-        weft_p2p_comm_name(it->messages, ranks[i], name, sizeof(name));
-        len += (size_t)snprintf(text + len, room - len, "%s%s", i > 0 ? ", " : "", name);
-    }
-    if (count > NAMED && len < room) {
-        len += (size_t)snprintf(text + len, room - len, " and %u more", count - NAMED);
-    }
-    return len < room ? len : room - 1;
-}
-
-struct lateness {
-    const struct weft_comm_note *note; /* of the call */
-    const uint32_t *ranks;             /* who is missing, the first NAMED of them */
-    uint32_t count;
-    bool has_entered; /* the first of them */
-    uint64_t timeout_ms;
-};
-
-static void print_late(const struct weft_collectives *it, const struct lateness *late, char *text)
-{
-    char call[96];
-    size_t len = print_names(it, late->ranks, late->count, text, TEXT_LEN - 160);
-    print_call(late->note, call, sizeof(call));
-    if (late->count == 0) {
-        snprintf(text, TEXT_LEN, "all ranks are in %s, but it has not ended within %llu ms", call,
-                 (unsigned long long)late->timeout_ms);
-        return;
-    }
-    snprintf(text + len, TEXT_LEN - len, " %s not %s %s within %llu ms",
-             late->count == 1 ? "has" : "have",
-             late->has_entered ? (late->count == 1 ? "done its part of" : "done their parts of")
-                               : "entered",
-             call, (unsigned long long)late->timeout_ms);
-}
-
-/* Has it ever said that it is in the call? */
-static bool has_entered(const struct weft_collectives *it, uint32_t rank)
-{
-    const struct weft_comm_report *report = &it->reports[rank];
-    uint32_t number = it->inquiry.note.number;
-    return rank == it->comm->rank ? atomic_load(&it->number) > number
-                                  : report->is_there && report->note.number >= number;
-}
-
-/* And now again? */
-static bool has_come(const struct weft_collectives *it, uint32_t rank)
-{
-    return has_entered(it, rank) &&
-           (rank == it->comm->rank || it->reports[rank].inquiry == it->inquiry.number);
-}
-
-static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
-{
-    struct weft_comm_inquiry *inquiry = WEFT_CONTAINER_OF(timer, struct weft_comm_inquiry, timer);
-    struct weft_collectives *it = WEFT_CONTAINER_OF(inquiry, struct weft_collectives, inquiry);
-    uint32_t absent[NAMED], count = 0;
-    struct lateness late = {
-        .note = &inquiry->note, .ranks = absent, .timeout_ms = inquiry->timeout_ms};
-    char text[TEXT_LEN];
-    (void)now_ns;
-    for (uint32_t rank = 0; rank < it->comm->ranks; rank++) {
-        if (!has_come(it, rank)) {
-            if (count < NAMED) {
-                absent[count] = rank;
-            }
-            count++;
-        }
-    }
-    if (count == 0) {
-        absent[0] = find_absent(it, inquiry->missing, inquiry->note.number);
-        count = absent[0] < it->comm->ranks;
-    }
-    late.count = count;
-    late.has_entered = count > 0 && has_entered(it, absent[0]);
-    print_late(it, &late, text);
-    fail(it, WEFT_ERR_TIMEOUT, count > 0 ? absent[0] : WEFT_WIRE_NO_RANK, text, false);
-}
-
-static void inquire(struct weft_collectives *it, const struct weft_comm_note *note,
-                    const struct weft_wire_calling *late)
-{
-    struct weft_comm_inquiry *inquiry = &it->inquiry;
-    const struct weft_wire_calling where = calling_of(it, note, WEFT_CALLING_WHERE);
-    if (!weft_list_is_empty(&inquiry->timer.node)) {
-        return;
-    }
-    inquiry->number++;
-    inquiry->note = *note;
-    inquiry->missing = late->missing;
-    inquiry->timeout_ms = late->timeout_ms;
-    it->reports[late->rank].inquiry = inquiry->number;
-    for (uint32_t rank = 0; rank < it->comm->ranks; rank++) {
-        if (rank != it->comm->rank && rank != late->rank) {
-            say(it, rank, &where);
-        }
-    }
-    weft_engine_timer_set(it->comm->job->engine, &inquiry->timer, weft_clock_after_ms(ANSWER_MS));
-}
-
 /* ---- hearing it ---- */
 
 static void compare(struct weft_collectives *it, const struct weft_comm_note *note,
                     const struct weft_wire_calling *calling)
 {
     struct weft_comm_report *report;
-    if (coordinator(it->comm) != it->comm->rank) {
+    if (weft_comm_coordinator(it->comm) != it->comm->rank) {
         return;
     }
     if (it->reports == NULL) {
@@ -327,7 +201,7 @@ static void compare(struct weft_collectives *it, const struct weft_comm_note *no
                                         .inquiry = it->inquiry.number,
                                         .is_there = true};
     if (!find_mismatch(it, note, calling->rank) && calling->about == WEFT_CALLING_LATE) {
-        inquire(it, note, calling);
+        weft_comm_inquire(it, note, calling);
     }
 }
 
@@ -337,8 +211,9 @@ static void tell_history(struct weft_collectives *it, uint32_t to, uint32_t numb
     for (uint32_t i = 1; i <= HISTORY && i <= number; i++) {
         const struct weft_comm_note *note = own_note(it, number - i);
         if (note != NULL) {
-            const struct weft_wire_calling calling = calling_of(it, note, WEFT_CALLING_HISTORY);
-            say(it, to, &calling);
+            const struct weft_wire_calling calling =
+                weft_comm_calling_of(it, note, WEFT_CALLING_HISTORY);
+            weft_comm_say(it, to, &calling);
         }
     }
 }
@@ -350,8 +225,9 @@ static void answer_stray(struct weft_collectives *it, const struct weft_wire_cal
         const struct weft_comm_note *note = own_note(it, next - i);
         for (uint32_t stage = 0; note != NULL && stage < WEFT_EXEC_STAGES; stage++) {
             if (weft_exec_tag(note->chain, note->number, stage) == question->tag) {
-                const struct weft_wire_calling answer = calling_of(it, note, WEFT_CALLING_REPORT);
-                say(it, question->rank, &answer);
+                const struct weft_wire_calling answer =
+                    weft_comm_calling_of(it, note, WEFT_CALLING_REPORT);
+                weft_comm_say(it, question->rank, &answer);
                 return;
             }
         }
@@ -388,8 +264,9 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
         name_mismatch(it, me, them, more);
     } else if (calling->about == WEFT_CALLING_WHERE) {
         if (own != NULL) {
-            const struct weft_wire_calling here = calling_of(it, own, WEFT_CALLING_REPORT);
-            say(it, calling->rank, &here);
+            const struct weft_wire_calling here =
+                weft_comm_calling_of(it, own, WEFT_CALLING_REPORT);
+            weft_comm_say(it, calling->rank, &here);
         }
     } else {
         compare(it, &note, calling);
@@ -421,7 +298,7 @@ void weft_comm_calling_arrived(struct weft_job *job, uint32_t from, const uint8_
 void weft_comm_name_job(void *owner, const struct weft_exec_job *job, char *text, size_t room)
 {
     const struct weft_comm_note note = note_of(owner, job);
-    print_call(&note, text, room);
+    weft_comm_print_call(&note, text, room);
 }
 
 /* Under the lock. */
@@ -462,34 +339,13 @@ static void tell(struct weft_collectives *it, const struct weft_wire_calling *ca
     struct weft_comm *comm = it->comm;
     uint32_t to;
     weft_engine_lock(comm->job->engine);
-    to = coordinator(comm);
-    say(it, to, calling);
+    to = weft_comm_coordinator(comm);
+    weft_comm_say(it, to, calling);
     if (calling->missing < comm->ranks && calling->missing != to &&
         calling->missing != comm->rank) {
-        say(it, calling->missing, calling);
+        weft_comm_say(it, calling->missing, calling);
     }
     weft_engine_unlock(comm->job->engine);
-}
-
-/* The coordinator was asked, and its word has not come. */
-static void give_up(struct weft_collectives *it, const struct weft_comm_note *note,
-                    const struct weft_exec_stuck *stuck)
-{
-    uint32_t missing[2] = {stuck->missing}, count = stuck->missing < it->comm->ranks;
-    char text[TEXT_LEN];
-    weft_engine_lock(it->comm->job->engine);
-    uint32_t silent = coordinator(it->comm);
-    if (silent != it->comm->rank && (count == 0 || silent != missing[0])) {
-        missing[count++] = silent;
-    }
-    const struct lateness late = {.note = note,
-                                  .ranks = missing,
-                                  .count = count,
-                                  .has_entered = true, /* who knows */
-                                  .timeout_ms = stuck->timeout_ms};
-    print_late(it, &late, text);
-    fail(it, WEFT_ERR_TIMEOUT, missing[0], text, true);
-    weft_engine_unlock(it->comm->job->engine);
 }
 
 void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
@@ -498,9 +354,9 @@ void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
     struct weft_collectives *it = owner;
     const struct weft_comm_note note = note_of(it, job);
     struct weft_wire_calling calling =
-        calling_of(it, &note, stuck->is_late ? WEFT_CALLING_LATE : WEFT_CALLING_REPORT);
+        weft_comm_calling_of(it, &note, stuck->is_late ? WEFT_CALLING_LATE : WEFT_CALLING_REPORT);
     if (stuck->is_late && it->late == job->number + 1) {
-        give_up(it, &note, stuck);
+        weft_comm_give_up(it, &note, stuck);
         return;
     }
     it->late = stuck->is_late ? job->number + 1 : 0;
@@ -515,7 +371,7 @@ void weft_comm_differs(void *owner, const struct weft_exec_job *job, uint32_t ra
 {
     struct weft_collectives *it = owner;
     const struct weft_comm_note note = note_of(it, job);
-    struct weft_wire_calling calling = calling_of(it, &note, WEFT_CALLING_REPORT);
+    struct weft_wire_calling calling = weft_comm_calling_of(it, &note, WEFT_CALLING_REPORT);
     calling.missing = rank;
     if (is_kept(it, job)) {
         tell(it, &calling);
@@ -527,12 +383,12 @@ void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, u
 {
     struct weft_collectives *it = owner;
     const struct weft_comm_note note = note_of(it, job);
-    struct weft_wire_calling calling = calling_of(it, &note, WEFT_CALLING_LENGTH);
+    struct weft_wire_calling calling = weft_comm_calling_of(it, &note, WEFT_CALLING_LENGTH);
     calling.came = lengths->came;
     calling.expected = lengths->expected;
     if (is_kept(it, job)) {
         weft_engine_lock(it->comm->job->engine);
-        say(it, rank, &calling);
+        weft_comm_say(it, rank, &calling);
         weft_engine_unlock(it->comm->job->engine);
     }
 }
@@ -541,20 +397,7 @@ void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag)
 {
     struct weft_collectives *it = owner;
     const struct weft_comm_note none = {0};
-    struct weft_wire_calling question = calling_of(it, &none, WEFT_CALLING_STRAY);
+    struct weft_wire_calling question = weft_comm_calling_of(it, &none, WEFT_CALLING_STRAY);
     question.tag = tag;
-    say(it, rank, &question);
-}
-
-void weft_comm_reports_open(struct weft_collectives *it)
-{
-    weft_engine_timer_open(&it->inquiry.timer, end_inquiry);
-}
-
-void weft_comm_reports_close(struct weft_collectives *it)
-{
-    struct weft_engine *engine = it->comm->job->engine;
-    weft_engine_lock(engine);
-    weft_engine_timer_cancel(engine, &it->inquiry.timer);
-    weft_engine_unlock(engine);
+    weft_comm_say(it, rank, &question);
 }

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Somebody's time in a collective is up. The coordinator asks all ranks whether they have come; those who
+ * have not, or do not answer, are named. If all have, it follows the chain of who waits for whom. Should the
+ * coordinator itself be silent, each rank names it and whom it waited for.
+ */
+#include "comm/collectives.h"
+
+#include <stdio.h>
+
+#define TEXT_LEN 400
+#define ANSWER_MS 80 /* of an inquiry */
+#define NAMED 4      /* ranks, at most */
+
+/* Whom everybody waits for in the end, beginning with one that somebody waits for. */
+static uint32_t find_absent(const struct weft_collectives *it, uint32_t rank, uint32_t number)
+{
+    for (uint32_t i = 0; i < it->comm->ranks && rank < it->comm->ranks; i++) {
+        const struct weft_comm_report *report = &it->reports[rank];
+        if (!report->is_there || report->note.number != number ||
+            report->missing >= it->comm->ranks) {
+            return rank;
+        }
+        rank = report->missing;
+    }
+    return rank;
+}
+
+/* "rank 1 (pid 7 on node1), rank 3 (pid 9 on node2)"; its length */
+static size_t print_names(const struct weft_collectives *it, const uint32_t *ranks, uint32_t count,
+                          char *text, size_t room)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && i < NAMED && len < room; i++) {
+        char name[128];
+        weft_p2p_comm_name(it->messages, ranks[i], name, sizeof(name));
+        len += (size_t)snprintf(text + len, room - len, "%s%s", i > 0 ? ", " : "", name);
+    }
+    if (count > NAMED && len < room) {
+        len += (size_t)snprintf(text + len, room - len, " and %u more", count - NAMED);
+    }
+    return len < room ? len : room - 1;
+}
+
+struct lateness {
+    const struct weft_comm_note *note; /* of the call */
+    const uint32_t *ranks;             /* who is missing, the first NAMED of them */
+    uint32_t count;
+    bool has_entered; /* the first of them */
+    uint64_t timeout_ms;
+};
+
+static void print_late(const struct weft_collectives *it, const struct lateness *late, char *text)
+{
+    char call[96];
+    size_t len = print_names(it, late->ranks, late->count, text, TEXT_LEN - 160);
+    weft_comm_print_call(late->note, call, sizeof(call));
+    if (late->count == 0) {
+        snprintf(text, TEXT_LEN, "all ranks are in %s, but it has not ended within %llu ms", call,
+                 (unsigned long long)late->timeout_ms);
+        return;
+    }
+    snprintf(text + len, TEXT_LEN - len, " %s not %s %s within %llu ms",
+             late->count == 1 ? "has" : "have",
+             late->has_entered ? (late->count == 1 ? "done its part of" : "done their parts of")
+                               : "entered",
+             call, (unsigned long long)late->timeout_ms);
+}
+
+/* Has it ever said that it is in the call? */
+static bool has_entered(const struct weft_collectives *it, uint32_t rank)
+{
+    const struct weft_comm_report *report = &it->reports[rank];
+    uint32_t number = it->inquiry.note.number;
+    return rank == it->comm->rank ? atomic_load(&it->number) > number
+                                  : report->is_there && report->note.number >= number;
+}
+
+/* And now again? */
+static bool has_come(const struct weft_collectives *it, uint32_t rank)
+{
+    return has_entered(it, rank) &&
+           (rank == it->comm->rank || it->reports[rank].inquiry == it->inquiry.number);
+}
+
+static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_comm_inquiry *inquiry = WEFT_CONTAINER_OF(timer, struct weft_comm_inquiry, timer);
+    struct weft_collectives *it = WEFT_CONTAINER_OF(inquiry, struct weft_collectives, inquiry);
+    uint32_t absent[NAMED], count = 0;
+    struct lateness late = {
+        .note = &inquiry->note, .ranks = absent, .timeout_ms = inquiry->timeout_ms};
+    char text[TEXT_LEN];
+    (void)now_ns;
+    for (uint32_t rank = 0; rank < it->comm->ranks; rank++) {
+        if (!has_come(it, rank)) {
+            if (count < NAMED) {
+                absent[count] = rank;
+            }
+            count++;
+        }
+    }
+    if (count == 0) {
+        absent[0] = find_absent(it, inquiry->missing, inquiry->note.number);
+        count = absent[0] < it->comm->ranks;
+    }
+    late.count = count;
+    late.has_entered = count > 0 && has_entered(it, absent[0]);
+    print_late(it, &late, text);
+    weft_comm_report_failure(it, WEFT_ERR_TIMEOUT, count > 0 ? absent[0] : WEFT_WIRE_NO_RANK, text,
+                             false);
+}
+
+void weft_comm_inquire(struct weft_collectives *it, const struct weft_comm_note *note,
+                       const struct weft_wire_calling *late)
+{
+    struct weft_comm_inquiry *inquiry = &it->inquiry;
+    const struct weft_wire_calling where = weft_comm_calling_of(it, note, WEFT_CALLING_WHERE);
+    if (!weft_list_is_empty(&inquiry->timer.node)) {
+        return;
+    }
+    inquiry->number++;
+    inquiry->note = *note;
+    inquiry->missing = late->missing;
+    inquiry->timeout_ms = late->timeout_ms;
+    it->reports[late->rank].inquiry = inquiry->number;
+    for (uint32_t rank = 0; rank < it->comm->ranks; rank++) {
+        if (rank != it->comm->rank && rank != late->rank) {
+            weft_comm_say(it, rank, &where);
+        }
+    }
+    weft_engine_timer_set(it->comm->job->engine, &inquiry->timer, weft_clock_after_ms(ANSWER_MS));
+}
+
+void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
+                       const struct weft_exec_stuck *stuck)
+{
+    uint32_t missing[2] = {stuck->missing}, count = stuck->missing < it->comm->ranks;
+    char text[TEXT_LEN];
+    weft_engine_lock(it->comm->job->engine);
+    uint32_t silent = weft_comm_coordinator(it->comm);
+    if (silent != it->comm->rank && (count == 0 || silent != missing[0])) {
+        missing[count++] = silent;
+    }
+    const struct lateness late = {.note = note,
+                                  .ranks = missing,
+                                  .count = count,
+                                  .has_entered = true, /* who knows */
+                                  .timeout_ms = stuck->timeout_ms};
+    print_late(it, &late, text);
+    weft_comm_report_failure(it, WEFT_ERR_TIMEOUT, missing[0], text, true);
+    weft_engine_unlock(it->comm->job->engine);
+}
+
+void weft_comm_inquiry_open(struct weft_collectives *it)
+{
+    weft_engine_timer_open(&it->inquiry.timer, end_inquiry);
+}
+
+void weft_comm_inquiry_close(struct weft_collectives *it)
+{
+    struct weft_engine *engine = it->comm->job->engine;
+    weft_engine_lock(engine);
+    weft_engine_timer_cancel(engine, &it->inquiry.timer);
+    weft_engine_unlock(engine);
+}
