@@ -75,13 +75,15 @@ weft_status_t weft_exec_prepare(struct weft_exec *exec, const struct weft_exec_j
     weft_status_t status;
     for (uint32_t i = 0; i < job->stages; i++) {
         const struct weft_exec_stage *stage = &job->stage[i];
+        struct weft_exec_data data = stage->data;
         struct weft_binding binding;
         size_t len = weft_exec_prelude_len(stage);
         copies = len > copies ? len : copies;
         if (stage->needs.items == 0 && stage->plan.tmp_units == 0) {
             continue;
         }
-        weft_bind(&stage->plan, stage->group, &stage->data, &binding);
+        data.dtype = data.prelude == WEFT_PRELUDE_WIDEN ? WEFT_F32 : data.dtype;
+        weft_bind(&stage->plan, stage->group, &data, &binding);
         len = (size_t)(stage->plan.tmp_units + stage->needs.staged) * weft_bind_unit(&binding);
         most = len > most ? len : most;
         items = stage->needs.items > items ? stage->needs.items : items;

@@ -264,9 +264,18 @@ static inline bool is_through(struct end *end)
            user_of(end->other)->heard == user->said && weft_link_is_flushed(&end->link);
 }
 
+static inline void carry_again(struct end *end)
+{
+    for (uint32_t i = 0; i < end->links->tcp_count; i++) {
+        weft_links_carrier(end->links, end->links->nics[i].name, true);
+    }
+}
+
 /* Everything moves, everything comes up again, nothing new happens. */
 static inline void settle(struct pair *pair)
 {
+    carry_again(&pair->end[0]);
+    carry_again(&pair->end[1]);
     for (int i = 0; i < 3000; i++) {
         for (int k = 0; k < 2; k++) {
             struct end *end = &pair->end[k];
