@@ -113,7 +113,4 @@ void lanes_burst(struct traffic *traffic)
             }
         }
     }
-    for (int i = 0; i < COUNT && !traffic->has_failed; i++) {
-        free(burst.piece[i].data);
-    }
 }

@@ -110,7 +110,4 @@ void lanes_control(struct traffic *traffic)
          round++) {
         poll(NULL, 0, PAUSE_MS);
     }
-    free(buffers.mine);
-    free(buffers.all);
-    free(buffers.mail);
 }

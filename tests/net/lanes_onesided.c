@@ -6,7 +6,6 @@
  */
 #include "lanes.h"
 
-
 #define SLOTS 8
 #define SLOT_LEN (4 * MIB) /* keeps four NICs busy */
 #define KEPT 128           /* places that are written once and looked at again in the end */
