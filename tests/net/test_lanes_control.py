@@ -79,6 +79,7 @@ class Control(BrokenCase):
         for process in job:
             self.assertNotIn("ERR_", process.stderr, self.story(job))
 
+    @only_long
     def test_a_path_that_is_away_for_a_moment(self):
         """As long as it takes to look for another: whichever comes first, nothing is lost."""
         job = self.begin("control")
@@ -88,6 +89,7 @@ class Control(BrokenCase):
             pause(CHANCE.uniform(0.05, 0.5))
         self.finish(job)
 
+    @only_long
     def test_messages_and_control_together(self):
         job = self.begin("control", "long", WEFT_SECRET_FILE=self.path("secret", SECRET))
         for kind in self.kinds()[:: 1 if IS_LONG else 2]:
@@ -111,6 +113,7 @@ class Control(BrokenCase):
         self.assertIn("rank %d" % killed, event["text"], self.story(job))
         self.assertLessEqual(event["at"] - since, within, self.story(job))
 
+    @only_long
     def test_a_rank_that_dies_after_the_move_is_known_at_once(self):
         for killed in range(2):
             job = self.begin("control")
@@ -140,6 +143,7 @@ class Control(BrokenCase):
         for rank in range(2):
             self.check_verdict(job, 1 - rank, since, 4)
 
+    @only_long
     @only_long
     def test_a_rank_that_rests_moves_nothing(self):
         job = self.begin("control")

@@ -3,7 +3,7 @@
 import time
 
 import ranks
-from lanes import BACK_S, BUSY_S, CHANCE, IS_LONG, NEAR_S, BrokenCase, pause
+from lanes import BACK_S, BUSY_S, CHANCE, IS_LONG, NEAR_S, BrokenCase, only_long, pause
 
 CONTROL = 1  # connections of the control plane, at a rank with one neighbour
 ALL = CONTROL + 5   # lane 0, and one per NIC
@@ -40,6 +40,7 @@ class Idle(HeldCase):
         for process in job:
             self.assertNotIn("given up", process.stderr)
 
+    @only_long
     def test_a_nic_may_die_while_lanes_rest(self):
         """Short messages go on over the lane that was left."""
         job = self.job("burst", **IDLE)
@@ -56,6 +57,7 @@ class Idle(HeldCase):
             self.await_held(job, [ALL] * 2, "all lanes", 10)
         self.finish(job)
 
+    @only_long
     def test_they_stay_when_they_are_told_to(self):
         job = self.job("burst", WEFT_LANE_IDLE="0")
         self.await_held(job, [ALL] * 2, "all lanes")
@@ -82,6 +84,7 @@ class ManyPeers(HeldCase):
     def test_two_at_least(self):
         self.check_lanes(2, 2)
 
+    @only_long
     def test_no_limit(self):
         self.check_lanes(0, 5)
 

@@ -4,7 +4,7 @@ import sys
 import time
 
 import ranks
-from lanes import BUSY_S, CHANCE, FAR_S, IS_LONG, BrokenCase, pause
+from lanes import BUSY_S, CHANCE, FAR_S, IS_LONG, BrokenCase, only_long, pause
 
 SLOW, FULL = "5mbit", "1gbit"
 LASTS_S = 6 if IS_LONG else 3
@@ -56,18 +56,23 @@ class OneIsSlow(BrokenCase):
         for nic in (0, CHANCE.randrange(1, 4)):
             self.check_slow("long", nic, 0.4)
 
+    @only_long
     def test_whole_messages_in_turn(self):
         self.check_slow("long", CHANCE.randrange(1, 4), 0.2, WEFT_STRATEGY="rr")
 
+    @only_long
     def test_checksums(self):
         self.check_slow("long", CHANCE.randrange(1, 4), 0.2, WEFT_CHECKSUM="on")
 
+    @only_long
     def test_puts(self):
         self.check_slow("put", CHANCE.randrange(4), 0.3)
 
+    @only_long
     def test_signals(self):
         self.check_slow("signal", CHANCE.randrange(4), 0.1)
 
+    @only_long
     def test_gets(self):
         self.check_slow("get", CHANCE.randrange(4), 0.3)
 
