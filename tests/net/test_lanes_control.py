@@ -144,7 +144,6 @@ class Control(BrokenCase):
             self.check_verdict(job, 1 - rank, since, 4)
 
     @only_long
-    @only_long
     def test_a_rank_that_rests_moves_nothing(self):
         job = self.begin("control")
         for rank in range(2):
