@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define MAPPED_CHUNK ((size_t)64 << 10)
+#define PULL_MIN ((size_t)16 << 10) /* below, asking the kernel takes longer than two copies */
 
 static bool is_uneven(const weft_call_t *call)
 {
@@ -124,18 +125,36 @@ static uint8_t prelude_of(const struct weft_collectives *it, const struct weft_e
     return data->before != 1.0 ? WEFT_PRELUDE_SCALE : WEFT_PRELUDE_NONE;
 }
 
+/* Copies alone; what is added goes through slots, where several sources are read at once. */
+static bool may_pull(const struct weft_collectives *it, const struct weft_exec_stage *stage,
+                     size_t len)
+{
+    uint32_t coll = stage->plan.coll;
+    return it->can_pull && len >= PULL_MIN &&
+           (coll == WEFT_ALLGATHER || coll == WEFT_ALLTOALL || coll == WEFT_BROADCAST);
+}
+
+/* When ranks outnumber the CPUs, showing the buffers first costs a round of scheduling more. */
+static bool can_map(const struct weft_collectives *it, const struct weft_exec_stage *stage)
+{
+    const char *name = stage->plan.builder->name;
+    bool is_crowded = it->comm->job->local_count > weft_comm_cpus();
+    return !stage->data.is_cut && stage->group->ranks <= WEFT_REDUCE_SOURCES &&
+           (strcmp(name, "staged") == 0 ||
+            (strcmp(name, "oneshot") == 0 && stage->may_pull && !is_crowded));
+}
+
 static void finish_stage(struct weft_collectives *it, struct weft_exec_stage *stage)
 {
+    size_t len = stage->data.count * weft_dtype_size(stage->data.dtype);
+    uint32_t parts = (uint32_t)((len + MAPPED_CHUNK - 1) / MAPPED_CHUNK);
     weft_exec_measure(&stage->plan, stage->group->rank, &stage->needs);
     stage->data.prelude = prelude_of(it, stage);
-    if (strcmp(stage->plan.builder->name, "staged") == 0 && !stage->data.is_cut) {
-        size_t len = stage->data.count * weft_dtype_size(stage->data.dtype);
-        uint32_t parts = (uint32_t)((len + MAPPED_CHUNK - 1) / MAPPED_CHUNK);
-        stage->has_mapped =
-            stage->group->ranks <= WEFT_REDUCE_SOURCES &&
-            weft_plan_shape(weft_plan_find("mapped"), (weft_coll_t)stage->plan.coll,
-                            stage->group->ranks, stage->plan.root, parts, &stage->mapped);
-    }
+    stage->may_pull = may_pull(it, stage, len);
+    stage->has_mapped =
+        can_map(it, stage) &&
+        weft_plan_shape(weft_plan_find("mapped"), (weft_coll_t)stage->plan.coll,
+                        stage->group->ranks, stage->plan.root, parts, &stage->mapped);
 }
 
 /* The vector is cut into as many slices as a host has ranks; the one with my number there is mine. */
@@ -232,7 +251,6 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
     shape->algorithm = stage->plan.builder->name;
     job->stages = 1;
     job->quick = NULL;
-    stage->has_mapped = false;
     if (stage->plan.builder == &weft_plan_hierarchical) {
         status = compose(it, &ask, call, job);
     } else {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAP_MS 5000
 
@@ -18,8 +19,10 @@ struct offer {       /* of every rank to all others */
     uint64_t region; /* of its board; 0: it has none */
     uint64_t ring_len;
     uint64_t cache_len;
+    uint64_t probe_address; /* of these bytes in its memory, for those who try to read them there */
+    uint8_t probe[WEFT_COLLECTIVE_PROBE];
     uint32_t cores;
-    uint32_t zero;
+    int32_t pid;
 };
 
 static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
@@ -158,6 +161,19 @@ static bool take_board(struct weft_collectives *it, const struct offer *offer)
            WEFT_OK;
 }
 
+/* Can we read the memory of everybody here, by CMA? */
+static bool can_pull(const struct weft_collectives *it, const struct offer *offers)
+{
+    enum { OFF = 2 }; /* of WEFT_CMA */
+    bool can = it->comm->job->params.number[WEFT_PARAM_CMA] != OFF;
+    for (uint32_t i = 0; i < it->local.ranks && can; i++) {
+        const struct offer *offer = &offers[it->local_members[i]];
+        can = offer->pid == getpid() ||
+              weft_mem_can_pull(offer->pid, offer->probe_address, offer->probe);
+    }
+    return can;
+}
+
 /* The poorest of them counts for all. */
 static weft_status_t gather_facts(struct weft_collectives *it, const struct offer *offers)
 {
@@ -190,6 +206,10 @@ static weft_status_t gather_facts(struct weft_collectives *it, const struct offe
     }
     facts->host_of = it->host_of;
     facts->eager_max = (double)comm->job->params.number[WEFT_PARAM_EAGER];
+    if (it->has_board && facts->host_ranks > facts->cores &&
+        it->board.ring_len > WEFT_BOARD_CROWDED_LEN) {
+        it->board.short_len = WEFT_BOARD_CROWDED_LEN;
+    }
     facts->composed = is_even && it->have_all_boards ? 1u << WEFT_ALLREDUCE : 0;
     free(first);
     free(index);
@@ -213,11 +233,15 @@ static weft_status_t take_costs(struct weft_collectives *it)
     return status;
 }
 
-/* Who has one: everybody of a host, or nobody. */
+/* Who has one, and can pull: everybody of a host, or nobody. */
 static weft_status_t meet(struct weft_collectives *it)
 {
+    enum { BOARD = 1, PULL = 2 };
     struct weft_comm *comm = it->comm;
-    struct offer mine = {.cache_len = weft_mem_cache_len(), .cores = weft_comm_cpus()};
+    struct offer mine = {.cache_len = weft_mem_cache_len(),
+                         .cores = weft_comm_cpus(),
+                         .probe_address = (uintptr_t)it->probe,
+                         .pid = getpid()};
     struct offer *offers = malloc(comm->ranks * sizeof(*offers));
     uint8_t *have = malloc(comm->ranks);
     uint8_t is_mine;
@@ -227,19 +251,26 @@ static weft_status_t meet(struct weft_collectives *it)
             : weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
     if (status == WEFT_OK) {
         make_board(it, &mine);
+        status = weft_random(it->probe, sizeof(it->probe));
+        memcpy(mine.probe, it->probe, sizeof(mine.probe));
+    }
+    if (status == WEFT_OK) {
         status = weft_control_allgather_wait(comm->channel, &mine, sizeof(mine), offers,
                                              comm->timeout_ms);
     }
     if (status == WEFT_OK) {
-        is_mine = it->has_board = take_board(it, &offers[it->local_members[0]]);
+        it->has_board = take_board(it, &offers[it->local_members[0]]);
+        it->can_pull = it->has_board && can_pull(it, offers);
+        is_mine = (uint8_t)((it->has_board ? BOARD : 0) | (it->can_pull ? PULL : 0));
         status = weft_control_allgather_wait(comm->channel, &is_mine, 1, have, comm->timeout_ms);
     }
     for (uint32_t i = 0; status == WEFT_OK && i < it->local.ranks; i++) {
-        it->has_board &= have[it->local_members[i]] != 0;
+        it->has_board &= (have[it->local_members[i]] & BOARD) != 0;
+        it->can_pull &= (have[it->local_members[i]] & PULL) != 0;
     }
     it->have_all_boards = true;
     for (uint32_t i = 0; status == WEFT_OK && i < comm->ranks; i++) {
-        it->have_all_boards &= have[i] != 0;
+        it->have_all_boards &= (have[i] & BOARD) != 0;
     }
     if (status == WEFT_OK) {
         status = gather_facts(it, offers);
@@ -281,11 +312,13 @@ static weft_status_t open_messages(struct weft_collectives *it)
 
 static weft_status_t open_exec(struct weft_collectives *it)
 {
+    enum { ON = 1 }; /* of WEFT_CMA */
     struct weft_comm *comm = it->comm;
     const struct weft_exec_spec spec = {
         .messages = it->messages,
         .ranks = comm->ranks,
         .is_crowded = comm->job->local_count > weft_comm_cpus(),
+        .is_pulled = comm->job->params.number[WEFT_PARAM_CMA] == ON,
         .owner = it,
         .stuck = weft_comm_stuck,
         .is_gone = weft_comm_has_gone,

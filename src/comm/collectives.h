@@ -7,6 +7,7 @@
 #include "exec/exec.h"
 #include "plan/model.h"
 
+#define WEFT_COLLECTIVE_PROBE 16
 #define WEFT_COLLECTIVE_KEPT 256 /* calls that are remembered, for comparing with others' */
 #define WEFT_COLLECTIVE_SHAPES 64
 #define WEFT_COLLECTIVE_CHOICES 256
@@ -70,9 +71,11 @@ struct weft_collectives {
     struct weft_exec_group cross; /* those with my number on their hosts; ranks 0: hosts differ */
     uint32_t *local_members, *cross_members; /* owned */
     struct weft_board board;
-    bool has_board, have_all_boards;  /* this host; every host */
-    void *board_memory;               /* ours, of weft_mem_alloc(); NULL: another's */
-    struct weft_mem_mapping *mapping; /* another's; NULL: ours */
+    bool has_board, have_all_boards;      /* this host; every host */
+    bool can_pull;                        /* everybody of this host everybody's memory, by CMA */
+    uint8_t probe[WEFT_COLLECTIVE_PROBE]; /* read by the others for a trial */
+    void *board_memory;                   /* ours, of weft_mem_alloc(); NULL: another's */
+    struct weft_mem_mapping *mapping;     /* another's; NULL: ours */
 
     const char *algorithm;        /* of the latest call; static */
     struct weft_plan_facts facts; /* the same on all ranks */

@@ -4,7 +4,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14; older ones refuse it */
+#endif
+#define SHORT_LEN ((size_t)128 << 10)
 #define RING_MIN ((size_t)64 << 10)
 #define PAGE ((size_t)4096)
 
@@ -38,6 +43,7 @@ weft_status_t weft_board_open(void *memory, size_t ring_len, uint32_t ranks, uin
         .seats = (struct weft_board_seat *)((uint8_t *)memory + sizeof(struct weft_board_table)),
         .rings = (uint8_t *)memory + head_len(ranks),
         .ring_len = ring_len,
+        .short_len = ring_len,
         .ranks = ranks,
         .rank = rank,
         .known = known,
@@ -53,12 +59,24 @@ void weft_board_close(struct weft_board *board)
     board->known = NULL;
 }
 
+/* Page by page, when they are touched first, it takes three times as long, in the middle of operations. */
+static void warm(struct weft_board *board)
+{
+    size_t upto = board->ring_offset <= board->short_len ? board->short_len : board->ring_len;
+    for (uint32_t rank = 0; rank < board->ranks; rank++) {
+        uint8_t *ring = board->rings + rank * board->ring_len;
+        (void)madvise(ring + board->warm_len, upto - board->warm_len, MADV_POPULATE_READ);
+    }
+    board->warm_len = upto;
+}
+
 uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p)
 {
     uint32_t number = board->operation;
+    size_t room = len <= SHORT_LEN ? board->short_len : board->ring_len;
     uint64_t end;
     len = (len + WEFT_BOARD_STRIDE - 1) / WEFT_BOARD_STRIDE * WEFT_BOARD_STRIDE;
-    if (board->ring_offset + len > board->ring_len) { /* slots do not wrap */
+    if (board->ring_offset + len > room) { /* slots do not wrap */
         board->ring_pos += board->ring_len - board->ring_offset;
         board->ring_offset = 0;
     }
@@ -66,6 +84,9 @@ uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p)
     *offset_p = board->ring_offset;
     end = board->ring_pos += len;
     board->ring_offset += len;
+    if (board->ring_offset > board->warm_len) {
+        warm(board);
+    }
     /* What began before end - ring_len lies where we write. */
     while (board->oldest < number && end > board->ring_len &&
            board->past[board->oldest % WEFT_BOARD_LINES].ring_from < end - board->ring_len) {

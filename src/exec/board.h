@@ -19,11 +19,16 @@
 #define WEFT_BOARD_LINE_DATA 56
 #define WEFT_BOARD_STRIDE 128 /* neighbouring lines are fetched in pairs */
 #define WEFT_BOARD_RING_MAX ((size_t)4 << 20)
+#define WEFT_BOARD_CROWDED_LEN                                                                     \
+    ((size_t)1 << 20) /* for short_len, when ranks share a core's cache */
 
-/* Where a rank's buffers lie, for those who may read them where they are. Region 0: private. */
+/* Where a rank's buffers lie, for those who may read them where they are. Region 0: private memory, whose
+ * address the offset is. */
 struct weft_board_descriptor {
     uint64_t in_region, in_offset;
     uint64_t out_region, out_offset;
+    int32_t pid;
+    uint32_t is_pulled; /* said by rank 0: private inputs are read by CMA this time */
 };
 
 struct weft_board_line {
@@ -40,6 +45,7 @@ struct weft_board_seat {
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t ended;
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t asleep;
     _Atomic uint32_t has_failed; /* its communicator has: it shows nothing any more */
+    _Atomic uint32_t cpu;        /* where it was when it showed something last, + 1 */
 };
 
 struct weft_board_table { /* at the beginning */
@@ -54,7 +60,11 @@ struct weft_board {
     struct weft_board_seat *seats;  /* shared, [ranks] */
     uint8_t *rings;                 /* shared, [ranks][ring_len] */
     size_t ring_len;
+    size_t
+        short_len; /* so much of a ring short operations use: what is used again soon stays cached */
+    size_t warm_len; /* so much of every ring is mapped here */
     uint32_t ranks, rank;
+    uint32_t cpu;       /* where we were last */
     uint32_t operation; /* number of the present (or next) one */
     uint32_t clock;     /* at its beginning */
     uint32_t any_base;  /* of any_done */
@@ -72,7 +82,8 @@ struct weft_board {
 size_t weft_board_len(uint32_t ranks, size_t ring_len);
 /* How long a ring is good: all of them in half of the last-level cache. */
 size_t weft_board_ring_len(uint32_t ranks);
-/* memory: weft_board_len() bytes, zeroed by whoever made it; lent. ERR_MEMORY. */
+/* memory: weft_board_len() bytes, zeroed by whoever made it; lent. ERR_MEMORY. short_len is the whole ring;
+ * who sets it to less does so on all ranks. */
 weft_status_t weft_board_open(void *memory, size_t ring_len, uint32_t ranks, uint32_t rank,
                               struct weft_board *board_p);
 void weft_board_close(struct weft_board *board);

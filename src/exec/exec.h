@@ -60,6 +60,7 @@ struct weft_exec_stage {
     struct weft_plan plan;
     struct weft_exec_needs needs;
     bool has_mapped;
+    bool may_pull;           /* by CMA: everybody can, and the inputs are long enough */
     struct weft_plan mapped; /* instead, when all buffers can be read and written by all */
     struct weft_exec_group *group;
     struct weft_exec_data data;
@@ -113,6 +114,7 @@ struct weft_exec_spec {
     struct weft_p2p_comm *messages; /* of this communicator's collectives alone; lent */
     uint32_t ranks;
     bool is_crowded; /* more ranks than CPUs here */
+    bool is_pulled;  /* by CMA wherever it may be; else whichever way is the faster one */
     void *owner;     /* for the hooks */
     /* A job waits since long (asked again every half second), or (is_late) its time of timeout_ms is up.
      * `missing`: a rank that is waited for, or NO_RANK. Not under the lock. */

@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "exec/bind.h"
+#include "exec/cpu.h"
 #include "exec/exec.h"
 
 /* A message of the present job. */
@@ -19,6 +20,7 @@ struct weft_exec_item {
 /* Buffers of a rank of the group that everybody can touch. */
 struct weft_exec_view {
     uint8_t *in, *out;
+    pid_t pid;                        /* not 0: `in` is private, an address there */
     struct weft_mem_mapping *held[2]; /* NULL: not needed */
 };
 
@@ -57,6 +59,8 @@ struct weft_exec_run {
     bool is_out_streamed; /* more than the cache holds: outputs and slots go around it */
     uint32_t entry;       /* how far the beginning of a shared stage is; 0: not begun */
     uint32_t anys;        /* steps that anyone may do, in all */
+    uint64_t entered_ns;  /* the way of this stage is timed since then; 0: it is not */
+    bool is_pulled;       /* … by CMA */
     struct weft_exec_await await;
     uint32_t sends, recvs; /* items in use */
     uint32_t next_recv;    /* to be finished */
@@ -70,6 +74,14 @@ struct weft_exec_pace {
     bool is_streamed;
     uint32_t slow;   /* plain copies in a row that were */
     uint32_t copies; /* since the state changed */
+};
+
+/* How long operations took by either way, for each collective and length: known by rank 0 of the board,
+ * whose word the others take. */
+#define WEFT_EXEC_WAY_LENS 48
+struct weft_exec_way {
+    uint32_t count;
+    uint64_t ns[2]; /* through slots, by CMA; 0: not known */
 };
 
 struct weft_exec {
@@ -89,10 +101,14 @@ struct weft_exec {
     struct weft_exec_view *views; /* [ranks], owned; NULL until needed */
     uint64_t moved;
     struct weft_exec_pace pace;
+    struct weft_exec_way ways[WEFT_COLLS][WEFT_EXEC_WAY_LENS];
+    pid_t pid;
 
     /* a run that waits long, or is not its caller's (queue.c); under the engine's lock */
     struct weft_exec_run *waiting; /* whose word the poller looks at */
     struct weft_engine_poller poller;
+    uint32_t crossings;  /* waits in a row for somebody on our CPU */
+    uint64_t stepped_ns; /* when we left one for that reason */
     bool is_polled;
     bool is_armed;            /* whoever sleeps relies on being rung for */
     struct weft_board *armed; /* where that is said; NULL: nowhere; lent */
@@ -111,6 +127,12 @@ struct weft_exec {
     uint32_t disputed;    /* job + 1 of which a message has a wrong length */
     uint64_t disputed_ns; /* since when */
 };
+
+/* The communicator's number of a rank of the group. */
+static inline uint32_t weft_exec_member(const struct weft_exec_group *group, uint32_t rank)
+{
+    return group->members != NULL ? group->members[rank] : rank;
+}
 
 /* ---- run.c ---- */
 /* scratch and items for the job. ERR_MEMORY. */
@@ -144,7 +166,8 @@ void weft_exec_postlude(struct weft_exec_run *run);
 weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job);
 
 /* ---- memory.c: steps within this host's memory ---- */
-void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step);
+/* false: the run has failed. */
+bool weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step);
 void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step);
 /* What came, into its place. */
 void weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item);
@@ -163,10 +186,26 @@ bool weft_exec_sends_are_over(struct weft_exec_run *run);
 /* After a failure: are all messages over? */
 bool weft_exec_is_drained(struct weft_exec_run *run);
 
-/* ---- shared.c: steps on the board ---- */
-bool weft_exec_shared_begin(struct weft_exec_run *run);
+/* ---- views.c: buffers where they lie ---- */
+/* Ours, on our line of the board. */
+void weft_exec_show_buffers(struct weft_exec_run *run);
+/* All have shown theirs: is everything there that a mapped plan touches? */
+bool weft_exec_can_map(const struct weft_exec_run *run);
 /* Everybody's buffers, in exec->views; false: the run has failed. */
 bool weft_exec_map(struct weft_exec_run *run);
+void weft_exec_unmap(struct weft_exec_run *run);
+/* Where the view of rank `peer` is another process's; false: the run has failed. */
+bool weft_exec_pull(struct weft_exec_run *run, uint32_t peer, const struct weft_slice *from,
+                    void *to);
+
+/* ---- way.c: through slots, or by CMA ---- */
+/* Rank 0 of the board: by CMA? */
+bool weft_exec_way_begin(struct weft_exec_run *run);
+void weft_exec_way_end(struct weft_exec_run *run);
+
+/* ---- shared.c: steps on the board ---- */
+bool weft_exec_shared_begin(struct weft_exec_run *run);
+#define WEFT_EXEC_ENTRY_SHOWS 1 /* of showing each other the buffers */
 void weft_exec_show(struct weft_exec_run *run, uint32_t value);
 bool weft_exec_await_step(struct weft_exec_run *run, const struct weft_plan_step *step);
 void weft_exec_shared_end(struct weft_exec_run *run);
@@ -176,6 +215,11 @@ static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_
 {
     struct weft_board *board = group->board;
     struct weft_board_line *line = weft_board_line(board, board->rank);
+    uint32_t cpu = weft_exec_cpu();
+    if (cpu != board->cpu) { /* mostly it stays where it is */
+        board->cpu = cpu;
+        atomic_store_explicit(&board->seats[board->rank].cpu, cpu + 1, memory_order_relaxed);
+    }
     line->signature = signature;
     atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst); /* with whoever says that it sleeps, then looks */
@@ -204,5 +248,11 @@ void weft_exec_find_limit(struct weft_exec *exec, uint64_t *deadline_ns_p, uint6
 void weft_exec_queue_open(struct weft_exec *exec);
 /* Waits as long as it takes, driving. */
 void weft_exec_wait(struct weft_exec_run *run);
+/* Was this rank on our CPU, when it showed something last? Then it cannot show more while we look. */
+static inline bool weft_exec_is_beside(const struct weft_board *board, uint32_t rank)
+{
+    return atomic_load_explicit(&board->seats[rank].cpu, memory_order_relaxed) ==
+           weft_exec_cpu() + 1;
+}
 
 #endif

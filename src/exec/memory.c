@@ -95,23 +95,26 @@ static void fill_slot(struct weft_exec_run *run, const struct weft_slice *to, co
     }
 }
 
-void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step)
+bool weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step)
 {
     struct weft_slice from = weft_exec_resolve(run, &step->from, step->peer);
     struct weft_slice to = weft_exec_resolve(run, &step->to, run->group->rank);
     bool is_out = step->to.space == WEFT_SPACE_OUT;
     enum weft_mem_copy how = WEFT_COPY_PLAIN;
+    if (step->from.space == WEFT_SPACE_THEIR_IN && run->exec->views[step->peer].pid != 0) {
+        return weft_exec_pull(run, step->peer, &from, to.data);
+    }
     if (from.len == 0 || from.data == to.data) {
-        return;
+        return true;
     }
     if (from.len == sizeof(uint64_t)) {
         memcpy(to.data, from.data, sizeof(uint64_t));
-        return;
+        return true;
     }
     run->exec->moved += 2 * from.len;
     if (step->to.space == WEFT_SPACE_SLOT && from.len >= PACED) {
         fill_slot(run, &to, from.data);
-        return;
+        return true;
     }
     if (from.len >= FETCHED) {
         bool is_streamed = is_out && run->is_out_streamed;
@@ -120,6 +123,7 @@ void weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step
                           : (is_fetched ? WEFT_COPY_FETCH : WEFT_COPY_PLAIN);
     }
     weft_mem_copy(to.data, from.data, from.len, how);
+    return true;
 }
 
 /* ---- reductions ---- */

@@ -16,10 +16,13 @@
 #include <string.h>
 
 #define LOOKS 2000       /* at a word, before anything else is done */
+#define FIRST_LOOKS 128  /* before asking whether it can come at all */
 #define CROWDED_LOOKS 4  /* whoever we wait for needs this CPU */
 #define TURNS_BETWEEN 16 /* of looking, between two turns of the engine */
 #define SPIN_TURNS 8
-#define PATIENCE_NS UINT64_C(100000)
+#define PATIENCE_NS UINT64_C(1000000)
+#define CROSSINGS 16              /* before we go to another CPU, … */
+#define STEP_NS UINT64_C(5000000) /* … and not again within this time */
 
 struct weft_exec_entry {
     struct weft_list node;
@@ -114,6 +117,48 @@ static void watch(struct weft_exec *exec, struct weft_exec_run *run)
     }
 }
 
+/* ---- two ranks on one CPU ---- */
+
+/* The kernel leaves two ranks that take turns every microsecond where they are, though another CPU is idle:
+ * both are hot there. So we leave, for one that no rank of this board was seen on, and may return at once. */
+static void step_aside(const struct weft_board *board)
+{
+    cpu_set_t allowed, others;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+        return; /* more CPUs than the set has bits */
+    }
+    others = allowed;
+    for (uint32_t rank = 0; rank < board->ranks; rank++) {
+        uint32_t cpu = atomic_load_explicit(&board->seats[rank].cpu, memory_order_relaxed);
+        if (cpu != 0) {
+            CPU_CLR(cpu - 1, &others);
+        }
+    }
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0) {
+        (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+    }
+}
+
+/* Whoever we wait for is on our CPU: one of both, the later rank, finds another. */
+static bool is_beside(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    const struct weft_board *board = run->board;
+    uint64_t now_ns;
+    if (board == NULL || run->await.rank >= board->ranks || run->await.rank == board->rank ||
+        !weft_exec_is_beside(board, run->await.rank)) {
+        exec->crossings = 0;
+        return false;
+    }
+    if (board->rank > run->await.rank && ++exec->crossings >= CROSSINGS &&
+        (now_ns = weft_clock_ns()) - exec->stepped_ns > STEP_NS) {
+        exec->stepped_ns = now_ns;
+        exec->crossings = 0;
+        step_aside(board);
+    }
+    return true;
+}
+
 /* ---- blocking calls ---- */
 
 static void sleep_long(struct weft_exec_run *run)
@@ -136,6 +181,7 @@ static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
     uint64_t since_ns = weft_clock_ns();
+    bool is_crossed = !exec->spec.is_crowded && is_beside(run);
     weft_exec_begin_time(run);
     for (uint32_t turn = 1;; turn++) {
         uint64_t now_ns;
@@ -150,7 +196,7 @@ static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
             }
         } else if (turn % TURNS_BETWEEN == 0) {
             weft_engine_poll(exec->engine);
-        } else if (exec->spec.is_crowded || turn > SPIN_TURNS) {
+        } else if (exec->spec.is_crowded || turn > SPIN_TURNS || is_crossed) {
             sched_yield(); /* where nobody else wants the CPU it returns at once */
         } else {
             for (int i = 0; i < 100 && !weft_exec_is_reached(exec, &run->await); i++) {
@@ -184,6 +230,10 @@ void weft_exec_wait(struct weft_exec_run *run)
     for (int i = 0; i < looks; i++) {
         if (weft_exec_is_reached(exec, &run->await)) {
             return;
+        }
+        if (i == FIRST_LOOKS && run->board != NULL && run->await.rank < run->board->ranks &&
+            weft_exec_is_beside(run->board, run->await.rank)) {
+            break;
         }
     }
     wait_on(run);

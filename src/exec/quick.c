@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define LOOKS 2000
+#define FIRST_LOOKS 128 /* before asking whether it can come at all */
 #define CROWDED_LOOKS 4
 
 /* ---- resolving ---- */
@@ -154,13 +155,14 @@ static inline void reduce(const struct scene *scene, const struct weft_exec_move
 }
 
 /* false: not yet, or something else was called there. */
-static inline bool await(const struct scene *scene, uint32_t rank, int looks)
+static inline bool await(const struct scene *scene, uint32_t rank)
 {
     struct weft_board *board = scene->board;
     const struct weft_board_line *line = weft_board_line(board, rank);
+    int looks = scene->exec->spec.is_crowded ? CROWDED_LOOKS : LOOKS;
     while (!weft_board_is_past(atomic_load_explicit(&line->head, memory_order_acquire),
                                board->clock + 1)) {
-        if (--looks < 0) {
+        if (--looks < 0 || (looks == LOOKS - FIRST_LOOKS && weft_exec_is_beside(board, rank))) {
             return false;
         }
     }
@@ -171,12 +173,11 @@ static inline bool await(const struct scene *scene, uint32_t rank, int looks)
 static inline bool await_move(const struct scene *scene, const struct weft_exec_move *move)
 {
     struct weft_board *board = scene->board;
-    int looks = scene->exec->spec.is_crowded ? CROWDED_LOOKS : LOOKS;
     if (move->peer != WEFT_PLAN_ALL) {
-        return await(scene, move->peer, looks);
+        return await(scene, move->peer);
     }
     for (uint32_t rank = 0; rank < board->ranks; rank++) {
-        if (rank != board->rank && !await(scene, rank, looks)) {
+        if (rank != board->rank && !await(scene, rank)) {
             return false;
         }
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what a shape needs ---- */
 
@@ -175,10 +176,9 @@ static bool do_step(struct weft_exec_run *run, const struct weft_plan_step *step
         }
     }
     if (step->kind == WEFT_STEP_COPY) {
-        weft_exec_copy(run, step);
-    } else {
-        weft_exec_reduce(run, step);
+        return weft_exec_copy(run, step);
     }
+    weft_exec_reduce(run, step);
     return true;
 }
 
@@ -285,6 +285,7 @@ weft_status_t weft_exec_open(const struct weft_exec_spec *spec, struct weft_exec
     exec->engine = weft_p2p_engine(spec->messages);
     exec->ended = weft_p2p_comm_ended(spec->messages);
     exec->cache_len = weft_mem_cache_len();
+    exec->pid = getpid();
     weft_exec_queue_open(exec);
     *exec_p = exec;
     return WEFT_OK;

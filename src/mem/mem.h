@@ -8,6 +8,10 @@
 
 #include "base/base.h"
 
+#include <assert.h>
+#include <string.h>
+#include <sys/types.h>
+
 /* A piece of memory; whose it is, the one who hands it over says. */
 struct weft_slice {
     void *data;
@@ -62,6 +66,21 @@ struct weft_mem_watcher {
 };
 void weft_mem_watch(struct weft_mem_watcher *watcher);
 void weft_mem_unwatch(struct weft_mem_watcher *watcher); /* returns when `freed` is not running */
+
+/* ---- another process's memory (pull.c) ---- */
+
+/* For the kernel: in this process it means nothing. */
+static inline void *weft_mem_there(uint64_t address)
+{
+    void *pointer;
+    static_assert(sizeof(pointer) == sizeof(address), "addresses travel as 64 bits");
+    memcpy(&pointer, &address, sizeof(pointer));
+    return pointer;
+}
+/* Copies slice->len bytes from `address` there. false: errno says why, and part of it may be here. */
+bool weft_mem_pull(pid_t pid, uint64_t address, const struct weft_slice *slice);
+/* Are these 16 bytes there, and may we read them? */
+bool weft_mem_can_pull(pid_t pid, uint64_t address, const uint8_t expected[16]);
 
 /* ---- copying (copy.c) ---- */
 

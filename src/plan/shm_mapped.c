@@ -4,8 +4,8 @@
  * each other where their buffers are (the executor does that before), so everybody's input is there.
  *
  * allreduce: short blocks that anyone may do, straight from all inputs to all outputs; ranks that hold a
- * core do the work of those that do not. The others: each takes what it needs, and nobody leaves before
- * everybody has.
+ * core do the work of those that do not. The others: each takes what it needs, and nobody whose input is
+ * read leaves before everybody has.
  */
 #include "plan/shm.h"
 
@@ -81,7 +81,8 @@ static bool step(const struct weft_plan *plan, uint32_t rank, uint32_t round, ui
         return allreduce_step(plan, index, step_p);
     }
     return take(plan, rank, &list) || weft_plan_take(&list, weft_plan_show(1)) ||
-           weft_plan_take(&list, weft_plan_await(WEFT_PLAN_ALL, 1));
+           ((plan->coll != WEFT_BROADCAST || rank == plan->root) &&
+            weft_plan_take(&list, weft_plan_await(WEFT_PLAN_ALL, 1)));
 }
 
 const struct weft_plan_builder weft_plan_mapped = {

@@ -392,7 +392,6 @@ struct weft_mem_mapping *weft_shm_hold(const struct weft_lane *base, const void 
                                        size_t len);
 weft_status_t weft_shm_pull(struct weft_lane *base, uint64_t address,
                             const struct weft_slice *slice);
-bool weft_shm_probe(pid_t pid, uint64_t address, const uint8_t expected[16]);
 weft_status_t weft_shm_take_region(struct weft_shm_lane *lane, const struct weft_shm_mail *mail,
                                    int fd);
 void weft_shm_answer_want(struct weft_shm_lane *lane, uint64_t id);

@@ -304,7 +304,7 @@ weft_status_t weft_shm_take_setup(struct weft_shm_lane *lane, const struct weft_
     lane->number_there = (uint16_t)mail->setup.lane;
     lane->is_same_process = weft_shm_segment_is_local(lane->there.segment);
     if (port->params->number[WEFT_PARAM_CMA] != CMA_OFF &&
-        weft_shm_probe(lane->pid, mail->setup.probe_address, mail->setup.probe)) {
+        weft_mem_can_pull(lane->pid, mail->setup.probe_address, mail->setup.probe)) {
         lane->base.caps |= WEFT_LANE_PULLS;
     }
     return WEFT_OK;

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory of one rank that others read and write themselves: allocations of weft_alloc(), sent once
- * per lane as descriptors and mapped by the peer, and private memory, copied out with
- * process_vm_readv() (CMA) where the kernel lets us.
- *
- * Whether CMA works is tried, not guessed: the peer names the address of 16 random bytes of its own
- * and their value. A process of another pid namespace, a policy against it, a wrong process: all of
- * them show as bytes that differ.
+ * per lane as descriptors and mapped by the peer, and private memory, which the kernel copies out where it
+ * lets us: for the trial the peer names the address of 16 random bytes of its own and their value.
  */
 #include "lane/shm/internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
-#define PULL_LEN ((size_t)1 << 30)
 #define ASK_AGAIN 4096
 
 /* ---- what is known ---- */
@@ -248,45 +241,17 @@ struct weft_mem_mapping *weft_shm_hold(const struct weft_lane *base, const void 
 
 /* ---- CMA ---- */
 
-/* An address of another process, for the kernel: here it means nothing. */
-static void *address_there(uint64_t address)
-{
-    void *pointer;
-    memcpy(&pointer, &address, sizeof(pointer));
-    return pointer;
-}
-static_assert(sizeof(void *) == sizeof(uint64_t), "addresses travel as 64 bits");
-
-bool weft_shm_probe(pid_t pid, uint64_t address, const uint8_t expected[16])
-{
-    uint8_t seen[16] = {0};
-    struct iovec here = {.iov_base = seen, .iov_len = sizeof(seen)};
-    struct iovec there = {.iov_base = address_there(address), .iov_len = sizeof(seen)};
-    return pid > 0 && process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof(seen) &&
-           memcmp(seen, expected, sizeof(seen)) == 0;
-}
-
 weft_status_t weft_shm_pull(struct weft_lane *base, uint64_t address,
                             const struct weft_slice *slice)
 {
     const struct weft_shm_lane *lane = (const struct weft_shm_lane *)base;
-    size_t done = 0;
     if (lane->is_same_process) { /* no need to ask the kernel */
-        weft_mem_copy(slice->data, address_there(address), slice->len, WEFT_COPY_PLAIN);
+        weft_mem_copy(slice->data, weft_mem_there(address), slice->len, WEFT_COPY_PLAIN);
         return WEFT_OK;
     }
-    while (done < slice->len) {
-        size_t piece = slice->len - done < PULL_LEN ? slice->len - done : PULL_LEN;
-        struct iovec here = {.iov_base = (uint8_t *)slice->data + done, .iov_len = piece};
-        struct iovec there = {.iov_base = address_there(address + done), .iov_len = piece};
-        ssize_t got = process_vm_readv(lane->pid, &here, 1, &there, 1, 0);
-        if (got > 0) {
-            done += (size_t)got;
-        } else if (got == 0 || errno != EINTR) {
-            errno = got == 0 ? EFAULT : errno;
-            return weft_fail_errno("cannot read %zu bytes of the memory of rank %u (%s)",
-                                   slice->len, base->peer, base->peer_text);
-        }
+    if (!weft_mem_pull(lane->pid, address, slice)) {
+        return weft_fail_errno("cannot read %zu bytes of the memory of rank %u (%s)", slice->len,
+                               base->peer, base->peer_text);
     }
     return WEFT_OK;
 }

@@ -188,16 +188,6 @@ static void test_a_full_socket_is_busy_and_gone_is_told_later(void **state)
 
 /* ---- CMA ---- */
 
-static void test_a_probe_that_differs_refuses_cma(void **state)
-{
-    uint8_t word[16] = "sixteen bytes :)", wrong[16] = "sixteen bytes :(";
-    (void)state;
-    assert_true(weft_shm_probe(getpid(), (uint64_t)(uintptr_t)word, word));
-    assert_false(weft_shm_probe(getpid(), (uint64_t)(uintptr_t)word, wrong));
-    assert_false(weft_shm_probe(getpid(), 16, word));
-    assert_false(weft_shm_probe(0, (uint64_t)(uintptr_t)word, word)); /* of another namespace */
-}
-
 static void test_the_parameter_refuses_cma(void **state)
 {
     struct pair pair = {.fds_before = weft_fd_count()};
@@ -243,7 +233,6 @@ int main(void)
         cmocka_unit_test(test_a_freed_allocation_is_unmapped_at_the_peer),
         cmocka_unit_test(test_what_is_held_stays_mapped_when_it_is_freed_and_the_lane_goes),
         cmocka_unit_test(test_a_full_socket_is_busy_and_gone_is_told_later),
-        cmocka_unit_test(test_a_probe_that_differs_refuses_cma),
         cmocka_unit_test(test_the_parameter_refuses_cma),
         cmocka_unit_test(test_private_memory_is_pulled),
     };
