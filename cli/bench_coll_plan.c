@@ -15,7 +15,7 @@
 #define LONG_S 2.0 /* a batch of COLL_ITERS_MIN must not take longer; then it is one operation */
 #define SINGLES_MIN 10
 #define COLD_S 0.020
-#define WARM_S 0.002
+#define WARM_S 0.02
 #define WARM_MAX 1000
 #define WARM_TRIES 3
 

@@ -39,7 +39,7 @@
 #define PEER_ITERS_MAX 5000
 #define PEER_LONG_S 2.0
 #define PEER_COLD_S 0.020
-#define PEER_WARM_S 0.002
+#define PEER_WARM_S 0.02
 #define PEER_WARM_MAX 1000
 #define PEER_WARM_TRIES 3
 #define PEER_FIRST 4 /* samples before it are those of the warm-up */

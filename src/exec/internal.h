@@ -80,8 +80,10 @@ struct weft_exec_pace {
  * whose word the others take. */
 #define WEFT_EXEC_WAY_LENS 48
 struct weft_exec_way {
-    uint32_t count;
-    uint64_t ns[2]; /* through slots, by CMA; 0: not known */
+    uint32_t count;  /* of operations */
+    uint32_t chosen; /* the latest one's way: through slots, by CMA */
+    uint32_t trial;  /* operations in a row by it */
+    double ns[2];    /* what one takes by either way; 0: not known */
 };
 
 struct weft_exec {

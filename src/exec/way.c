@@ -9,10 +9,12 @@
 
 enum { BY_SLOTS, BY_CMA };
 
-#define TRIES 6           /* of both in turn, at first */
-#define TRY_EVERY 32      /* then the slower one, if it is not far behind … */
-#define TRY_FAR_EVERY 512 /* … or if it is */
-#define FAR 3
+#define LONG_LEN ((size_t)8 << 20) /* one such operation says enough */
+#define TRIAL 3 /* operations in a row by the way that is tried; the first one does not count */
+#define TRY_EVERY 64      /* operations between two trials, … */
+#define TRY_FAR_EVERY 256 /* … or if the other way is far behind */
+#define FAR 2
+#define WEIGHT 0.1 /* of the latest operation */
 
 static struct weft_exec_way *find(const struct weft_exec_run *run)
 {
@@ -21,25 +23,47 @@ static struct weft_exec_way *find(const struct weft_exec_run *run)
     return &run->exec->ways[run->plan->coll][bucket];
 }
 
+static uint32_t trial_of(const struct weft_exec_run *run)
+{
+    return run->binding.total_len < LONG_LEN ? TRIAL : 1;
+}
+
+/* At first both are tried, then the one that seemed slower now and then. */
+static uint32_t choose(const struct weft_exec_way *way, uint32_t trial)
+{
+    uint32_t best = way->ns[BY_CMA] < way->ns[BY_SLOTS] ? BY_CMA : BY_SLOTS;
+    bool is_far = way->ns[1 - best] > FAR * way->ns[best];
+    if (way->count < 2 * trial) {
+        return way->count < trial ? BY_SLOTS : BY_CMA;
+    }
+    if (way->chosen != best && way->trial < trial) {
+        return way->chosen;
+    }
+    return way->count % (is_far ? TRY_FAR_EVERY : TRY_EVERY) == 0 ? 1 - best : best;
+}
+
 bool weft_exec_way_begin(struct weft_exec_run *run)
 {
     struct weft_exec_way *way = find(run);
-    uint32_t count = way->count++;
-    uint32_t best = way->ns[BY_CMA] < way->ns[BY_SLOTS] ? BY_CMA : BY_SLOTS;
-    bool is_far = way->ns[1 - best] > FAR * way->ns[best];
-    uint32_t chosen = count < TRIES                                       ? count % 2
-                      : count % (is_far ? TRY_FAR_EVERY : TRY_EVERY) == 0 ? 1 - best
-                                                                          : best;
-    run->is_pulled = run->exec->spec.is_pulled || chosen == BY_CMA;
+    uint32_t chosen = run->exec->spec.is_pulled ? BY_CMA : choose(way, trial_of(run));
+    way->trial = chosen == way->chosen ? way->trial + 1 : 1;
+    way->chosen = chosen;
+    way->count++;
+    run->is_pulled = chosen == BY_CMA;
     run->entered_ns = weft_clock_ns();
     return run->is_pulled;
 }
 
-/* Others may have been late, so the shorter times say more than the longer ones. */
+/* A trial is short: its shortest operation counts, for others may have been held up. */
 void weft_exec_way_end(struct weft_exec_run *run)
 {
-    uint64_t took_ns = weft_clock_ns() - run->entered_ns;
-    uint64_t *known_ns = &find(run)->ns[run->is_pulled ? BY_CMA : BY_SLOTS];
-    bool is_longer = *known_ns != 0 && took_ns > *known_ns;
-    *known_ns = is_longer ? *known_ns + (took_ns - *known_ns) / 8 : took_ns;
+    struct weft_exec_way *way = find(run);
+    double took_ns = (double)(weft_clock_ns() - run->entered_ns);
+    double *known_ns = &way->ns[run->is_pulled ? BY_CMA : BY_SLOTS];
+    uint32_t trial = trial_of(run), first = trial > 1 ? 2 : 1;
+    if (way->trial == first || (way->trial <= trial && took_ns < *known_ns)) {
+        *known_ns = took_ns;
+    } else if (way->trial > trial) {
+        *known_ns += WEIGHT * (took_ns - *known_ns);
+    }
 }

@@ -14,6 +14,8 @@
 
 #define LINE 64      /* blocks begin at multiples of it */
 #define DEPTH_MAX 16 /* segments in the slots at once */
+#define OVERLAPPED 4 /* segments at least, of CHUNK_MIN at least, so that filling and taking overlap */
+#define CHUNK_MIN 65536
 
 static const char *const small[] = {"oneshot", "staged", NULL};
 static const char *const large[] = {"staged", "oneshot", NULL};
@@ -54,14 +56,25 @@ static void deepen(const struct weft_plan_facts *facts, double bytes, struct wef
     }
 }
 
+/* Who shares a core with others overlaps nothing: there every segment is a round of scheduling. */
+static double chunk_of(const struct weft_plan_facts *facts, const struct weft_plan_ask *ask)
+{
+    const struct weft_plan_calibration *calibration = &facts->calibration;
+    double chunk = weft_plan_facts_past_cache(facts, ask->bytes) ? calibration->chunk_past
+                                                                 : calibration->chunk_cached;
+    double part = shown_bytes(facts, ask) / OVERLAPPED;
+
+    if (facts->host_ranks > facts->cores || part > chunk) {
+        return chunk;
+    }
+    return part < CHUNK_MIN ? CHUNK_MIN : part;
+}
+
 const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
                                   const struct weft_plan_ask *ask,
                                   const struct weft_plan_builder *builder, struct weft_plan *plan_p)
 {
-    const struct weft_plan_calibration *calibration = &facts->calibration;
-    bool is_past = weft_plan_facts_past_cache(facts, ask->bytes);
-    double chunk = is_past ? calibration->chunk_past : calibration->chunk_cached;
-    double chunks = shown_bytes(facts, ask) / chunk;
+    double chunks = shown_bytes(facts, ask) / chunk_of(facts, ask);
     uint32_t segments = chunks < 1 ? 1 : chunks > 1e6 ? 1000000 : (uint32_t)whole(chunks);
     bool is_cut = (builder->traits & WEFT_PLAN_PIPELINED) != 0;
 

@@ -163,8 +163,8 @@ static void warming_up_ends_when_a_batch_has_lasted(void **state)
 {
     (void)state;
     assert_int_equal(weft_bench_coll_warm(0, 3, 0.01), 0);       /* 30 ms: long operations */
-    assert_int_equal(weft_bench_coll_warm(0, 3, 100e-6), 20);    /* 0.3 ms: once more, 2 ms */
-    assert_int_equal(weft_bench_coll_warm(1, 20, 100e-6), 0);    /* it lasted */
+    assert_int_equal(weft_bench_coll_warm(0, 3, 100e-6), 200);   /* 0.3 ms: once more, 20 ms */
+    assert_int_equal(weft_bench_coll_warm(1, 200, 100e-6), 0);   /* it lasted */
     assert_int_equal(weft_bench_coll_warm(1, 20, 400e-9), 1000); /* the first was a hiccup */
     assert_int_equal(weft_bench_coll_warm(2, 1000, 100e-9), 0);
     assert_int_equal(weft_bench_coll_warm(3, 20, 1e-9), 0); /* not for ever */
