@@ -139,6 +139,7 @@ static void a_profile_keeps_what_else_it_said(void **state)
     assert_true(dprintf(fd, "# mine\nWEFT_WINDOW = 32\nWEFT_COSTS = copy=1G\n") > 0);
     close(fd);
     cli_run(&cli, "tune", "collectives", "--output", path, "--json");
+    assert_string_equal(cli.err, "");
     assert_int_equal(cli.status, 0);
     assert_int_equal(support_count(cli.out, "\n"), 1);
     assert_has(cli.out, "\"command\": \"tune collectives\"");
