@@ -88,7 +88,7 @@
     X(CHECKSUM, "WEFT_CHECKSUM", CHOICE, "off", 0, 0, true, "off|on", \
       "crc32c of every payload over tcp; headers always have one") \
     X(CMA, "WEFT_CMA", CHOICE, "auto", 0, 0, false, "auto|on|off", \
-      "read long messages straight from the sender's memory; auto: when ranks outnumber the CPUs") \
+      "read long messages straight from the sender's memory; auto: when ranks outnumber the CPUs, and in collectives where it is faster") \
     X(SHM_POOL, "WEFT_SHM_POOL", SIZE, "4M", 1048576, 67108864, true, NULL, \
       "shared memory per rank for messages of more than 40 bytes") \
     X(ALGO, "WEFT_ALGO", TEXT, "", 0, 255, true, NULL, \
