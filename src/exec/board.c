@@ -4,11 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14; older ones refuse it */
-#endif
 #define SHORT_LEN ((size_t)128 << 10)
 #define RING_MIN ((size_t)64 << 10)
 #define PAGE ((size_t)4096)
@@ -59,13 +55,12 @@ void weft_board_close(struct weft_board *board)
     board->known = NULL;
 }
 
-/* Page by page, when they are touched first, it takes three times as long, in the middle of operations. */
 static void warm(struct weft_board *board)
 {
     size_t upto = board->ring_offset <= board->short_len ? board->short_len : board->ring_len;
     for (uint32_t rank = 0; rank < board->ranks; rank++) {
         uint8_t *ring = board->rings + rank * board->ring_len;
-        (void)madvise(ring + board->warm_len, upto - board->warm_len, MADV_POPULATE_READ);
+        weft_mem_warm(ring + board->warm_len, upto - board->warm_len);
     }
     board->warm_len = upto;
 }

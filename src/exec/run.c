@@ -197,7 +197,11 @@ static void do_anys(struct weft_exec_run *run, struct weft_plan_step *step)
         done++;
     }
     if (done > 0) {
-        atomic_fetch_add_explicit(&run->board->table->any_done, done, memory_order_release);
+        struct weft_board_table *table = run->board->table;
+        atomic_fetch_add(&table->any_done, done); /* with whoever says that it sleeps, then looks */
+        if (atomic_load_explicit(&table->sleepers, memory_order_relaxed) != 0) {
+            weft_exec_ring(run->exec, run->group);
+        }
     }
     run->anys = count;
     run->index = first + count;

@@ -82,6 +82,9 @@ static weft_status_t map(struct weft_exec_run *run, uint32_t rank,
                               &memory, held_p);
         weft_engine_unlock(exec->engine);
         if (status == WEFT_OK) {
+            if (*held_p != NULL) {
+                weft_mem_mapping_warm(*held_p, memory, place->len);
+            }
             *memory_p = memory;
             return WEFT_OK;
         }

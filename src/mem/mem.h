@@ -38,12 +38,19 @@ void weft_mem_region_close(struct weft_mem_region *region); /* twice is harmless
 struct weft_mem_mapping {
     struct weft_mem_region region;
     _Atomic uint32_t holders;
+    _Atomic size_t warm_from, warm_to; /* in this process's page tables already */
 };
 /* As weft_mem_region_map(), and ERR_MEMORY; held once. */
 weft_status_t weft_mem_mapping_open(int fd, size_t len, struct weft_mem_mapping **mapping_p);
 void weft_mem_mapping_hold(struct weft_mem_mapping *mapping);
 void weft_mem_mapping_close(
     struct weft_mem_mapping *mapping); /* the last one unmaps; NULL is fine */
+
+/* Pages of shared memory that will be touched soon go into the page tables at once: one by one, as they are
+ * touched, takes three times as long. What the kernel refuses is left for then. */
+void weft_mem_warm(void *memory, size_t len);
+/* The same for a part of a mapping, unless that was done. */
+void weft_mem_mapping_warm(struct weft_mem_mapping *mapping, void *memory, size_t len);
 
 /* ---- weft_alloc (alloc.c): regions users have, known by address; any thread ---- */
 

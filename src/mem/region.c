@@ -20,6 +20,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14; older ones refuse it */
+#endif
 #define HUGE_LEN ((size_t)2 << 20)
 /* On many kernels a signal makes fallocate() undo everything and return EINTR. In pieces of 0.2 ms it
  * gets done even under a profiler's clock, and takes no longer. */
@@ -241,6 +244,8 @@ weft_status_t weft_mem_mapping_open(int fd, size_t len, struct weft_mem_mapping 
         return status;
     }
     atomic_init(&mapping->holders, 1);
+    atomic_init(&mapping->warm_from, 0);
+    atomic_init(&mapping->warm_to, 0);
     *mapping_p = mapping;
     return WEFT_OK;
 }
@@ -256,4 +261,29 @@ void weft_mem_mapping_close(struct weft_mem_mapping *mapping)
         weft_mem_region_close(&mapping->region);
         free(mapping);
     }
+}
+
+void weft_mem_warm(void *memory, size_t len)
+{
+    size_t into = (uintptr_t)memory % (size_t)sysconf(_SC_PAGESIZE);
+    (void)madvise((uint8_t *)memory - into, len + into, MADV_POPULATE_READ);
+}
+
+/* Threads that do so at the same time do it twice, or once too often later. */
+void weft_mem_mapping_warm(struct weft_mem_mapping *mapping, void *memory, size_t len)
+{
+    size_t from = (size_t)((uint8_t *)memory - mapping->region.base), to = from + len;
+    size_t warm_from = atomic_load_explicit(&mapping->warm_from, memory_order_relaxed);
+    size_t warm_to = atomic_load_explicit(&mapping->warm_to, memory_order_relaxed);
+
+    if (from >= warm_from && to <= warm_to) {
+        return;
+    }
+    weft_mem_warm(memory, len);
+    if (from <= warm_to && to >= warm_from) { /* they touch: it grows */
+        from = from < warm_from ? from : warm_from;
+        to = to > warm_to ? to : warm_to;
+    }
+    atomic_store_explicit(&mapping->warm_from, from, memory_order_relaxed);
+    atomic_store_explicit(&mapping->warm_to, to, memory_order_relaxed);
 }
