@@ -23,6 +23,8 @@ struct offer {       /* of every rank to all others */
     uint8_t probe[WEFT_COLLECTIVE_PROBE];
     uint32_t cores;
     int32_t pid;
+    uint32_t nics; /* 0: nobody is on another host, or not known */
+    uint32_t nic_mbps;
 };
 
 static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
@@ -192,12 +194,15 @@ static weft_status_t gather_facts(struct weft_collectives *it, const struct offe
     facts->cache = (double)offers[0].cache_len;
     facts->inside = it->have_all_boards ? WEFT_INSIDE_SHM : WEFT_INSIDE_TCP;
     bool is_even = number_hosts(comm, first, index);
+    uint32_t nics = offers[0].nics, nic_mbps = offers[0].nic_mbps;
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         const struct offer *offer = &offers[rank];
         it->host_of[rank] = first[rank] == rank ? facts->hosts++ : it->host_of[first[rank]];
         facts->host_ranks =
             index[rank] + 1 > facts->host_ranks ? index[rank] + 1 : facts->host_ranks;
         facts->cores = offer->cores < facts->cores ? offer->cores : facts->cores;
+        nics = offer->nics < nics ? offer->nics : nics;
+        nic_mbps = offer->nic_mbps < nic_mbps ? offer->nic_mbps : nic_mbps;
         facts->cache =
             (double)offer->cache_len < facts->cache ? (double)offer->cache_len : facts->cache;
         if (offer->region != 0 && (double)offer->ring_len < facts->slot_room) {
@@ -205,6 +210,8 @@ static weft_status_t gather_facts(struct weft_collectives *it, const struct offe
         }
     }
     facts->host_of = it->host_of;
+    facts->nics = nics > 0 ? nics : facts->nics;
+    facts->nic_rate = nic_mbps > 0 ? nic_mbps * 1e6 / 8 : facts->nic_rate;
     facts->eager_max = (double)comm->job->params.number[WEFT_PARAM_EAGER];
     if (it->has_board && facts->host_ranks > facts->cores &&
         it->board.ring_len > WEFT_BOARD_CROWDED_LEN) {
@@ -251,6 +258,9 @@ static weft_status_t meet(struct weft_collectives *it)
             : weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
     if (status == WEFT_OK) {
         make_board(it, &mine);
+        if (it->local.ranks < comm->ranks) {
+            weft_comm_find_nics(comm->job, &mine.nics, &mine.nic_mbps);
+        }
         status = weft_random(it->probe, sizeof(it->probe));
         memcpy(mine.probe, it->probe, sizeof(mine.probe));
     }

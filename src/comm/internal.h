@@ -11,6 +11,9 @@ weft_status_t weft_comm_load_params(const weft_config_t *config, struct weft_par
 int weft_comm_family(const struct weft_params *params); /* AF_… of WEFT_SOCKET_FAMILY */
 
 unsigned weft_comm_cpus(void); /* this process may use */
+struct weft_job;
+/* That data goes over to other hosts, and the rate of the slowest; 0: not known. */
+void weft_comm_find_nics(const struct weft_job *job, uint32_t *count_p, uint32_t *mbps_p);
 
 /* Takes the door of this id if it was made in this process and nobody took it. */
 bool weft_comm_door_take(const weft_id_t *id, struct weft_control_door *door_p);

@@ -127,6 +127,23 @@ static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_L
     return WEFT_OK;
 }
 
+void weft_comm_find_nics(const struct weft_job *job, uint32_t *count_p, uint32_t *mbps_p)
+{
+    struct weft_topo_iface *found = NULL;
+    unsigned count = 0;
+    *count_p = *mbps_p = 0;
+    if (weft_topo_data_nics("", job->params.text[WEFT_PARAM_SOCKET_IFNAME],
+                            weft_comm_family(&job->params), &found, &count) != WEFT_OK) {
+        return;
+    }
+    *count_p = count < WEFT_LINK_NICS ? count : WEFT_LINK_NICS;
+    for (uint32_t i = 0; i < *count_p; i++) {
+        uint32_t mbps = found[i].speed_mbps > 0 ? (uint32_t)found[i].speed_mbps : 0;
+        *mbps_p = i == 0 || mbps < *mbps_p ? mbps : *mbps_p;
+    }
+    free(found);
+}
+
 static uint32_t nics(struct weft_control_observer *observer,
                      struct weft_control_nic nics[WEFT_CONTROL_NICS])
 {
