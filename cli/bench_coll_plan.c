@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/model.h"
 
 #define BATCH_S 0.010
 #define ITERS_MAX 5000
@@ -148,7 +148,8 @@ bool weft_bench_coll_knows_algo(weft_coll_t coll, const char *name, char **names
         }
     }
     *names_p = names;
-    return is_known || strcmp(name, "all") == 0;
+    return is_known || strcmp(name, "all") == 0 ||
+           (coll == WEFT_ALLREDUCE && strcmp(name, weft_plan_hierarchical.name) == 0);
 }
 
 /* ---- cells ---- */

@@ -40,7 +40,9 @@ uint32_t weft_plan_bucket(double bytes)
 static bool does(const struct chooser *chooser, const struct weft_plan_builder *builder)
 {
     return (builder->colls & 1u << chooser->ask.ask->coll) != 0 &&
-           (builder != &weft_plan_hierarchical || chooser->ask.facts->hosts > 1);
+           (builder != &weft_plan_hierarchical ||
+            (chooser->ask.facts->hosts > 1 &&
+             (chooser->ask.facts->composed & 1u << chooser->ask.ask->coll) != 0));
 }
 
 /* The next one after `at` (NULL: the first); hierarchical, which is in no table, is the last. */
