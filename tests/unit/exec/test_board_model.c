@@ -196,12 +196,20 @@ static void so_it_is_when_the_clock_wraps_around(void **state)
     play_many(RING, 70000, 5, 1 << 25); /* around several times */
 }
 
+static void so_it_is_when_the_number_of_operations_wraps_around(void **state)
+{
+    (void)state;
+    play_many(RING, UINT32_MAX - 200, 100, 5);
+    play_many(RING / 2, UINT32_MAX - 200, UINT32_MAX / 4 * 3, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_handed_out_when_all_who_used_it_have_ended),
         cmocka_unit_test(so_it_is_when_short_operations_keep_to_a_part_of_the_ring),
         cmocka_unit_test(so_it_is_when_the_clock_wraps_around),
+        cmocka_unit_test(so_it_is_when_the_number_of_operations_wraps_around),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
