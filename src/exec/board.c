@@ -83,11 +83,11 @@ uint32_t weft_board_take(struct weft_board *board, size_t len, size_t *offset_p)
         warm(board);
     }
     /* What began before end - ring_len lies where we write. */
-    while (board->oldest < number && end > board->ring_len &&
+    while (board->oldest != number && end > board->ring_len &&
            board->past[board->oldest % WEFT_BOARD_LINES].ring_from < end - board->ring_len) {
         board->oldest++;
     }
-    return board->oldest > 1 ? board->past[(board->oldest - 1) % WEFT_BOARD_LINES].clock : 0;
+    return weft_board_free_at(board);
 }
 
 bool weft_board_ask_ended(struct weft_board *board, uint32_t clock, uint32_t *rank_p)

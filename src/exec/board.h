@@ -97,6 +97,12 @@ static inline bool weft_board_is_past(uint32_t clock, uint32_t value)
     return (int32_t)(clock - value) >= 0;
 }
 
+/* The clock at the end of the operation before `oldest`; before all of them it is 0. Their numbers wrap
+ * around, an hour of short ones is enough: one must not ask which is the greater. */
+static inline uint32_t weft_board_free_at(const struct weft_board *board)
+{
+    return board->past[(board->oldest - 1) % WEFT_BOARD_LINES].clock;
+}
 /* As take(), of the line alone. */
 static inline uint32_t weft_board_take_line(struct weft_board *board)
 {
@@ -105,7 +111,7 @@ static inline uint32_t weft_board_take_line(struct weft_board *board)
     if (number - board->oldest >= WEFT_BOARD_LINES) { /* it was used 32 operations ago */
         board->oldest = number - WEFT_BOARD_LINES + 1;
     }
-    return board->oldest > 1 ? board->past[(board->oldest - 1) % WEFT_BOARD_LINES].clock : 0;
+    return weft_board_free_at(board);
 }
 /* Takes len bytes of every ring for this operation; returns how far everybody must have ended before they
  * (and this operation's line) are written. *offset_p: where in the ring. */
