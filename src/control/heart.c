@@ -224,9 +224,14 @@ weft_status_t weft_control_heart_open(struct weft_control *control)
     }
     for (uint32_t i = 0; i <= control->child_count; i++) {
         struct weft_control_watch *watch = watch_at(control, i);
+        const struct weft_net_conn *conn;
         watch->control = control;
         watch->source.fd = -1;
         watch->rank = i < control->child_count ? control->children[i].rank : control->parent_rank;
+        conn = weft_control_conn_to(control, watch->rank);
+        if (conn != NULL) {
+            weft_net_conn_persist(conn);
+        }
     }
     weft_engine_timer_open(&control->heart, heart_fired);
     weft_engine_timer_set(

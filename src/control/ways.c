@@ -379,6 +379,7 @@ void weft_control_ways_opened(struct weft_control *control, struct weft_net_conn
     stop(ways);
     conn->tag = ROLE_PARENT;
     conn->is_beating = old->is_beating;
+    weft_net_conn_persist(conn);
     control->parent = conn;
     weft_control_mend_move(control->parent_mend, conn);
     old->edge = NULL;
@@ -433,6 +434,7 @@ static void promote(struct weft_control *control, struct weft_control_child *chi
     child->conn = conn;
     conn->tag = ROLE_CHILD;
     conn->is_beating = old->is_beating;
+    weft_net_conn_persist(conn);
     weft_control_mend_move(child->mend, conn);
     old->edge = NULL;
     weft_net_conn_close(old);

@@ -148,10 +148,10 @@ struct weft_lane_ops {
      * comes soon. */
     unsigned (*forget)(struct weft_lane *lane, const void *cookie, bool is_there);
     /* Not SURE. The post with this cookie goes by another lane: this frame instead, with a payload of one byte
-     * that means nothing, unless it has begun to leave (false). */
+     * that means nothing or none, unless it has begun to leave (false). Its SENT does not come. */
     bool (*replace)(struct weft_lane *lane, const void *cookie, const struct weft_wire_data *frame);
-    /* Not SURE. What the latest post was lent has been copied to `memory`, which is read from now on; its
-     * SENT does not come. */
+    /* Not SURE. What the latest post was lent has been copied to `memory`, which is read from now on, and is
+     * its cookie; its SENT does not come. */
     void (*relocate)(struct weft_lane *lane, void *memory);
     /* Not SURE. Bytes are on their way, and for so many ms the peer's host has not said that any came; 0:
      * nothing wrong. A process that is stopped does not make its host silent. */

@@ -174,7 +174,7 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     slot->is_placing = slot->is_stale = slot->is_asked = false;
     bundle->epoch++;
     bundle->broken_ns = 0;
-    bundle->bulk_ns = weft_clock_ns();
+    bundle->bulk_ns = bundle->opened_ns = weft_clock_ns();
     weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
              lane->slot, lane->peer_text);
     weft_link_set_lead(link, weft_bundle_find_lead(bundle));
@@ -321,8 +321,8 @@ static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
     if (silent_ms >= limit_ms) {
         snprintf(why, sizeof(why), "nothing acknowledged for %u ms", silent_ms);
         drop(bundle, slot, why);
-        if (is_last) {
-            weft_link_broke(bundle->link);
+        if (is_last) { /* another may have been up in that time, and may be again: the tick decides */
+            bundle->broken_ns = bundle->opened_ns;
         }
         return true;
     }
@@ -340,6 +340,23 @@ static void doze(struct weft_bundle *bundle, uint64_t now_ns)
                           due_ns > next_ns ? due_ns : next_ns);
 }
 
+/* Nothing gets through by what is up, if anything is: so nobody pauses before the rest is tried. Of a NIC without
+ * carrier we hear when it is back. */
+static bool may_hurry(const struct weft_bundle *bundle, const struct weft_slot *down)
+{
+    int64_t limit_ms = params_of(bundle)->number[WEFT_PARAM_LANE_TIMEOUT];
+    if (bundle->link->links->down_ns[down->nic] != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        const struct weft_slot *slot = &bundle->slots[i];
+        if (slot->state == SLOT_UP && slot->lane->ops->silent_ms(slot->lane) < limit_ms) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_bundle *bundle = WEFT_CONTAINER_OF(timer, struct weft_bundle, tick);
@@ -354,7 +371,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         } else if (slot->state == SLOT_DOWN) {
             is_busy = true;
             tell_down(bundle, slot); /* the word before may have gone by a lane that died too */
-            if (bundle->is_dialler && now_ns >= slot->retry_ns) {
+            if (bundle->is_dialler && (now_ns >= slot->retry_ns || may_hurry(bundle, slot))) {
                 weft_bundle_dial_slot(bundle, i, REDIAL_MS);
             }
         }
@@ -380,10 +397,23 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
 
 /* ---- netlink ---- */
 
+/* What was dialled before its NIC had a carrier is lost, and nobody would know for a while. */
+static void dial_anew(struct weft_slot *slot)
+{
+    if (slot->state == SLOT_DIALLING && slot->lane != NULL) {
+        struct weft_lane *lane = slot->lane;
+        slot->lane = NULL;
+        slot->state = SLOT_DOWN;
+        lane->ops->close(lane);
+    }
+}
+
 void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
 {
+    bool is_back = false;
     for (uint32_t i = 0; i < links->tcp_count; i++) {
         if (strcmp(links->nics[i].name, nic) == 0) {
+            is_back |= is_up && links->down_ns[i] != 0;
             links->down_ns[i] = is_up ? 0 : weft_clock_ns();
         }
     }
@@ -396,7 +426,11 @@ void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
             }
             if (!is_up && slot->state == SLOT_UP && !is_last_up(bundle, slot)) {
                 drop(bundle, slot, "its NIC has no carrier");
-            } else if (is_up && slot->state == SLOT_DOWN) {
+            }
+            if (is_back) {
+                dial_anew(slot);
+            }
+            if (is_up && slot->state == SLOT_DOWN) {
                 slot->retry_ns = 0;
                 slot->pause_ms = 0;
             }

@@ -88,6 +88,7 @@ struct weft_bundle {
     uint32_t peer_slow; /* slots that the peer finds slow, as bits */
     uint64_t tick_ns;   /* the latest */
     uint64_t bulk_ns;   /* when there was some, the latest time */
+    uint64_t opened_ns; /* when a slot came up, the latest time */
     uint64_t broken_ns; /* no slot was up since; 0: one is */
     char broken_text[128];
 

@@ -6,6 +6,9 @@
  *   | entry | entry | entry | … skip to the start |
  *
  * An entry is contiguous: one that does not fit before the end leaves a skip there.
+ *
+ * Lanes are lent its memory. When the peer has a frame, the lane that brought it is done with it; but a former lead,
+ * or a new one, may have the same frame still to send. They are told before the memory is used again.
  */
 #include "link/internal.h"
 
@@ -50,7 +53,7 @@ weft_status_t weft_link_keep_open(struct weft_link *link)
 {
     if (link->keep == NULL) {
         link->keep = aligned_alloc(64, link->links->keep_room);
-        link->keep_start = link->keep_len = link->keep_unsent = 0;
+        link->keep_start = link->keep_len = link->keep_unsent = link->keep_again = 0;
     }
     return link->keep != NULL
                ? WEFT_OK
@@ -84,6 +87,7 @@ static void drop_oldest(struct weft_link *link)
     size_t size = entry_at(link, link->keep_start)->size;
     link->keep_start = (link->keep_start + size) % link->links->keep_room;
     link->keep_len -= size;
+    link->keep_again -= size < link->keep_again ? size : link->keep_again;
     if (link->keep_len == 0) {
         link->keep_start = 0; /* the longest needs all of it in one piece */
     }
@@ -96,8 +100,8 @@ bool weft_link_keep_flush(struct weft_link *link)
         size_t offset = link->keep_start + link->keep_len - link->keep_unsent;
         struct entry *entry = entry_at(link, offset);
         struct weft_slice slice = {.data = entry->payload, .len = entry->frame.len};
-        if (!entry->is_skip &&
-            weft_link_post(link, &entry->frame, &slice, NULL) == WEFT_POST_FULL) {
+        if (!entry->is_skip && weft_link_post(link, &entry->frame, &slice,
+                                              is_sure ? NULL : slice.data) == WEFT_POST_FULL) {
             return false;
         }
         link->keep_unsent -= entry->size;
@@ -114,7 +118,26 @@ bool weft_link_keep_flush(struct weft_link *link)
 
 void weft_link_keep_rewind(struct weft_link *link)
 {
+    size_t sent = link->keep_len - link->keep_unsent;
+    link->keep_again = sent > link->keep_again ? sent : link->keep_again;
     link->keep_unsent = link->keep_len;
+}
+
+/* The peer has it: whoever has not sent it yet need not. One that has begun goes on, from a copy. */
+static void take_back(struct weft_link *link, const struct entry *entry)
+{
+    const struct weft_wire_data instead = {
+        .type = WEFT_DATA_ACK, .a = link->eager_consumed, .ack = link->received};
+    for (uint32_t i = 0; i < link->bundle->count; i++) {
+        const struct weft_slot *slot = &link->bundle->slots[i];
+        struct weft_lane *lane = slot->lane;
+        if (slot->state != SLOT_UP || lane->ops->queued(lane) == 0) {
+            continue;
+        }
+        while (lane->ops->replace(lane, entry->payload, &instead)) {
+        }
+        lane->ops->forget(lane, entry->payload, true);
+    }
 }
 
 void weft_link_keep_acked(struct weft_link *link, uint32_t number)
@@ -127,6 +150,9 @@ void weft_link_keep_acked(struct weft_link *link, uint32_t number)
         }
         if (link->keep_len == link->keep_unsent) {
             link->keep_unsent -= entry->size; /* it was to go again, for nothing */
+        }
+        if (link->keep_again > 0 && !entry->is_skip) {
+            take_back(link, entry);
         }
         drop_oldest(link);
     }

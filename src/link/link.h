@@ -74,6 +74,7 @@ struct weft_link {
     uint8_t *keep; /* ring, owned; NULL: not needed (any more) */
     size_t keep_start, keep_len;
     size_t keep_unsent; /* of keep_len, at its end: not given to a lane yet */
+    size_t keep_again;  /* of keep_len, at its start: several lanes may have it */
     bool is_shm_tried;
 
     /* an envelope whose payload is on its way into memory */

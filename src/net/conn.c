@@ -22,6 +22,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SYN_SENT 2 /* a tcpi_state; <netinet/tcp.h>, which names it, excludes <linux/tcp.h> */
+#define RTO_MAX 44 /* TCP_RTO_MAX_MS, which older headers do not have */
+#define RTO_MAX_MS 1000
+#define GIVE_UP_MS 900000 /* about what it takes without all this */
+
 #define SHAKE_BUFFER_LEN 1024
 
 static void conn_ready(struct weft_engine_source *source, uint32_t events);
@@ -460,6 +465,24 @@ bool weft_net_conn_is_resending(const struct weft_net_conn *conn)
     return !conn->is_local && conn->state == WEFT_CONN_OPEN &&
            getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
            info.tcpi_unacked > 0 && (info.tcpi_retransmits > 0 || info.tcpi_backoff > 0);
+}
+
+void weft_net_conn_persist(const struct weft_net_conn *conn)
+{
+    const int rto_max_ms = RTO_MAX_MS;
+    const unsigned give_up_ms = GIVE_UP_MS;
+    if (!conn->is_local &&
+        setsockopt(conn->source.fd, IPPROTO_TCP, RTO_MAX, &rto_max_ms, sizeof(rto_max_ms)) == 0) {
+        setsockopt(conn->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof(give_up_ms));
+    }
+}
+
+bool weft_net_conn_is_answered(const struct weft_net_conn *conn)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    return conn->is_local || getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
+           info.tcpi_state != SYN_SENT;
 }
 
 bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms)

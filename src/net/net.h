@@ -158,6 +158,11 @@ void weft_net_conn_uncork(struct weft_net_conn *conn);
 size_t weft_net_conn_queued(const struct weft_net_conn *conn);
 /* Did bytes get lost on their way, that the kernel sends again? To close now would lose them for good. */
 bool weft_net_conn_is_resending(const struct weft_net_conn *conn);
+/* TCP, where the kernel lets itself be told (Linux 6.15): a dead path is tried every second, and given up no sooner
+ * for it. Else it waits twice as long each time: a path that was away for a minute is not tried for most of another. */
+void weft_net_conn_persist(const struct weft_net_conn *conn);
+/* Has the peer's host said anything since we dialled? */
+bool weft_net_conn_is_answered(const struct weft_net_conn *conn);
 /* TCP: has the kernel of the peer left our bytes unacknowledged for this long, though they were sent again? */
 bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms);
 

@@ -2,7 +2,8 @@
 /*
  * How lanes come and go. The handshake is net's; a listener whose house is full puts silent callers
  * out, so a dialler that was closed without a word dials again until its deadline. Only words of
- * the peer (a refusal), a path that is not there and the deadline end the attempt.
+ * the peer (a refusal), a path that is not there and the deadline end the attempt. Nor is a host that says nothing
+ * left to the kernel, which asks again only after a second: paths come and go in less.
  */
 #include "lane/tcp/tcp.h"
 
@@ -15,6 +16,8 @@
 
 #define PAUSE_MIN_MS 10
 #define PAUSE_MAX_MS 500
+#define ANSWER_MS                                                                                  \
+    100 /* until another connection is tried; then twice as long, for hosts far away */
 
 static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns);
 static void lane_ready(struct weft_engine_source *source, uint32_t events);
@@ -119,6 +122,7 @@ static struct weft_lane_tcp *lane_new(struct weft_lane_tcp_port *port, uint32_t 
     lane->is_checked = port->spec.params->number[WEFT_PARAM_CHECKSUM] != 0;
     lane->zerocopy_min = SIZE_MAX;
     lane->pause_ms = PAUSE_MIN_MS;
+    lane->answer_ms = ANSWER_MS;
     weft_engine_timer_open(&lane->timer, timer_fired);
     weft_list_open(&lane->ready_node);
     weft_list_append(&port->lanes, &lane->node);
@@ -312,7 +316,9 @@ static weft_status_t dial(struct weft_lane_tcp *lane)
     dial.owner = lane;
     status = weft_net_conn_open(port->spec.engine, &dial, &lane->conn);
     if (status == WEFT_OK) {
-        weft_engine_timer_set(port->spec.engine, &lane->timer, lane->deadline_ns);
+        uint64_t next_ns = weft_clock_after_ms(lane->answer_ms);
+        weft_engine_timer_set(port->spec.engine, &lane->timer,
+                              next_ns < lane->deadline_ns ? next_ns : lane->deadline_ns);
     }
     return status;
 }
@@ -321,9 +327,19 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_lane_tcp *lane = WEFT_CONTAINER_OF(timer, struct weft_lane_tcp, timer);
     weft_status_t status;
-    if (lane->conn != NULL || now_ns >= lane->deadline_ns) {
+    if (now_ns >= lane->deadline_ns) {
         weft_lane_tcp_lose(lane, WEFT_ERR_NETWORK, "did not answer in time");
         return;
+    }
+    if (lane->conn != NULL && weft_net_conn_is_answered(lane->conn)) {
+        weft_engine_timer_set(weft_lane_tcp_port_of(lane->lane.port)->spec.engine, timer,
+                              lane->deadline_ns);
+        return;
+    }
+    if (lane->conn != NULL) {
+        weft_net_conn_close(lane->conn);
+        lane->conn = NULL;
+        lane->answer_ms *= 2;
     }
     status = dial(lane);
     if (status != WEFT_OK) {

@@ -344,6 +344,7 @@ void weft_lane_tcp_relocate(struct weft_lane *base, void *memory)
     if (post->zero_count == 0) { /* else the kernel reads where it was */
         post->slice.data = memory;
     }
+    post->cookie = memory;
     post->is_silent = true;
 }
 
@@ -374,7 +375,7 @@ unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool i
     unsigned count = 0;
     for (uint32_t i = lane->head; i != lane->tail; i++) {
         struct weft_lane_tcp_post *post = post_at(lane, i);
-        if (post->is_silent || post->cookie != cookie) {
+        if (post->cookie != cookie) {
             continue;
         }
         if (post->zero_left > 0 && !is_there) {
@@ -387,9 +388,10 @@ unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool i
                                "no memory to finish frames that were given up");
             break;
         }
+        count += !post->is_silent;
+        post->cookie = NULL;
         post->is_silent = true;
         post->is_zerocopy = false;
-        count++;
     }
     return count;
 }
@@ -398,13 +400,17 @@ bool weft_lane_tcp_replace(struct weft_lane *base, const void *cookie,
                            const struct weft_wire_data *frame)
 {
     static uint8_t nothing[1];
-    const struct weft_slice slice = {nothing, sizeof(nothing)};
+    const struct weft_slice slice = {nothing, frame->len};
     struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    assert(frame->len <= sizeof(nothing));
     for (uint32_t i = lane->next; i != lane->tail; i++) {
         struct weft_lane_tcp_post *post = post_at(lane, i);
-        if (post->cookie == cookie && !post->is_silent && post->written == 0) {
-            lane->queued -= post->slice.len - slice.len;
+        if (post->cookie == cookie && post->written == 0) {
+            lane->queued -= post->slice.len;
+            lane->queued += slice.len;
             fill(lane, post, frame, &slice);
+            post->cookie = NULL;
+            post->is_silent = true;
             return true;
         }
     }

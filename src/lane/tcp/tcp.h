@@ -78,7 +78,7 @@ struct weft_lane_tcp {
     struct weft_net_conn *conn; /* owned, while the handshake runs */
     struct weft_engine_timer timer;
     struct sockaddr_storage addr;
-    uint64_t deadline_ns, pause_ms;
+    uint64_t deadline_ns, pause_ms, answer_ms;
 
     /* in (in.c) */
     enum weft_lane_tcp_reading reading;

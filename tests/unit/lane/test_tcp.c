@@ -317,6 +317,46 @@ static void what_has_not_begun_to_leave_is_replaced(void **state)
     pair_close(&pair);
 }
 
+/* The same of what was moved before: nothing is sent instead, or the rest from a copy; none is heard of. */
+static void what_was_moved_is_replaced_too(void **state)
+{
+    enum { LEN = 4 << 20, POSTS = 3 };
+    struct weft_wire_data nothing = {.type = WEFT_DATA_ACK};
+    struct pair pair;
+    uint8_t *memory = calloc(POSTS, LEN);
+    (void)state;
+    assert_non_null(memory);
+    pair_open(&pair);
+    for (uint32_t n = 1; n <= POSTS; n++) {
+        struct weft_wire_data frame = frame_of(n, LEN);
+        uint8_t *moved = memory + (size_t)(n - 1) * LEN;
+        for (size_t i = 0; i < LEN; i++) {
+            moved[i] = pattern_at(n, i);
+        }
+        assert_int_equal(
+            weft_lane_tcp.post(pair.a.lane, &frame, &(struct weft_slice){moved, LEN}, &pair),
+            WEFT_POST_LENT);
+        weft_lane_tcp.relocate(pair.a.lane, moved);
+    }
+    assert_false(weft_lane_tcp.replace(pair.a.lane, memory, &nothing)); /* it is half out */
+    assert_int_equal(weft_lane_tcp.forget(pair.a.lane, memory, true), 0);
+    assert_int_equal(weft_lane_tcp.forget(pair.a.lane, &pair, true), 0); /* not its name any more */
+    for (uint32_t n = 2; n <= POSTS; n++) {
+        uint8_t *moved = memory + (size_t)(n - 1) * LEN;
+        nothing.number = n;
+        assert_true(weft_lane_tcp.replace(pair.a.lane, moved, &nothing));
+        assert_false(weft_lane_tcp.replace(pair.a.lane, moved, &nothing)); /* once */
+    }
+    memset(memory, 0xff, (size_t)POSTS * LEN);
+    free(memory);
+    assert_true(poll_until(&pair.b, &pair.a, &pair.b.numbered, POSTS));
+    assert_int_equal(weft_lane_tcp.queued(pair.a.lane), 0);
+    assert_int_equal(pair.a.sent, 0);
+    assert_int_equal(pair.b.frame.len, 0);
+    assert_false(pair.b.is_wrong);
+    pair_close(&pair);
+}
+
 /* Nor does anything leak when the lane ends before they could leave. */
 static void a_lane_may_end_with_copies_still_queued(void **state)
 {
@@ -503,6 +543,7 @@ int main(void)
         cmocka_unit_test(a_full_lane_says_so_and_says_when_it_has_room),
         cmocka_unit_test(what_is_wanted_back_is_the_users_again_and_still_arrives),
         cmocka_unit_test(what_has_not_begun_to_leave_is_replaced),
+        cmocka_unit_test(what_was_moved_is_replaced_too),
         cmocka_unit_test(a_lane_may_end_with_copies_still_queued),
         cmocka_unit_test(nothing_to_poll_means_that_sleeping_is_fine),
         cmocka_unit_test(a_lane_is_hot_while_bytes_come_and_cold_when_they_stay_away),

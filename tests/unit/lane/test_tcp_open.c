@@ -61,6 +61,53 @@ static void another_rank_at_that_address_is_a_protocol_error(void **state)
     pair_close(&pair);
 }
 
+static uint16_t port_from(struct weft_lane *lane)
+{
+    struct sockaddr_in addr = {0};
+    socklen_t len = sizeof(addr);
+    struct weft_net_conn *conn = weft_lane_tcp_of(lane)->conn;
+    assert_true(conn == NULL || getsockname(conn->source.fd, (struct sockaddr *)&addr, &len) == 0);
+    return ntohs(addr.sin_port);
+}
+
+/* A listener whose queue is full lets calls drop, as a path that is not there for a moment does. The kernel would call
+ * again after a second, from the same port. */
+static void a_call_that_is_not_answered_is_made_again(void **state)
+{
+    uint64_t deadline_ns = weft_clock_after_ms(DEADLINE_MS);
+    struct sockaddr_storage here = {0}, bound;
+    struct weft_wire_addr addr;
+    struct weft_lane_address address = {.len = WEFT_WIRE_ADDR_LEN};
+    struct pair pair;
+    uint16_t port;
+    int fd, callers[2];
+    (void)state;
+    pair_prepare(&pair);
+    side_listen(&pair.a);
+    ((struct sockaddr_in *)&here)->sin_family = AF_INET;
+    ((struct sockaddr_in *)&here)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(weft_net_listen(&here, 0, 0, &fd, &bound), WEFT_OK);
+    assert_int_equal(listen(fd, 0), 0);
+    for (int i = 0; i < 2; i++) { /* one in the queue, one too many */
+        callers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(callers[i], (struct sockaddr *)&bound, sizeof(struct sockaddr_in));
+    }
+    weft_net_addr_to_wire(&bound, &addr);
+    weft_wire_addr_encode(&addr, address.bytes);
+    assert_int_equal(
+        weft_lane_tcp.open(pair.a.port, CALL_FOR(0, &address, DEADLINE_MS), &pair.a.lane), WEFT_OK);
+    port = port_from(pair.a.lane);
+    while (port_from(pair.a.lane) == port && weft_clock_ns() < deadline_ns) {
+        side_poll(&pair.a);
+    }
+    assert_int_not_equal(port_from(pair.a.lane), port);
+    assert_int_equal(pair.a.lost, 0);
+    close(callers[0]);
+    close(callers[1]);
+    weft_fd_close(fd);
+    pair_close(&pair);
+}
+
 /* The other side's engine stands still: its kernel accepts, nobody speaks. */
 static void a_listener_that_stays_silent_is_given_up_in_time(void **state)
 {
@@ -148,6 +195,7 @@ int main(void)
         cmocka_unit_test(a_dialled_lane_opens_on_both_ends),
         cmocka_unit_test(dialling_nobody_is_a_network_error),
         cmocka_unit_test(another_rank_at_that_address_is_a_protocol_error),
+        cmocka_unit_test(a_call_that_is_not_answered_is_made_again),
         cmocka_unit_test(a_listener_that_stays_silent_is_given_up_in_time),
         cmocka_unit_test(a_post_before_the_lane_is_open_is_refused_and_writable_follows),
         cmocka_unit_test(a_port_may_close_at_any_moment_of_opening),

@@ -144,6 +144,7 @@ static void a_silent_lane_is_given_up_but_the_last_one_is_kept(void **state)
     assert_int_equal(slot_at(end, 1)->state, SLOT_DOWN);
     assert_int_equal(slot_at(end, 2)->state, SLOT_UP);
     lane_of(end, 2)->silent_ms = 5000;
+    end->link.bundle->opened_ns -= 5 * UINT64_C(1000000000);
     tick(end);
     take(end);
     assert_int_equal(end->lost, 1);
@@ -153,10 +154,56 @@ static void a_silent_lane_is_given_up_but_the_last_one_is_kept(void **state)
     pair_down(&pair);
 }
 
+/* Not even the last one was heard of in all that time, but another was up for a moment. */
+static void a_link_lives_on_while_lanes_come_up(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    (void)state;
+    pair_up(&pair, 2);
+    for (uint32_t i = 0; i < 3; i++) {
+        lane_of(end, i)->silent_ms = 5000;
+    }
+    end->link.bundle->opened_ns -= 4 * UINT64_C(1000000000);
+    tick(end);
+    take(end);
+    assert_int_equal(end->lost, 0);
+    assert_int_equal(slot_at(end, 2)->state, SLOT_DOWN); /* it is dialled, as the others are */
+    settle(&pair);
+    assert_int_equal(slot_at(end, 2)->state, SLOT_UP);
+    pair_down(&pair);
+}
+
+/* They were down for so long that the pauses have grown. */
+static void nobody_pauses_when_nothing_gets_through(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    struct weft_slot *slot;
+    (void)state;
+    pair_up(&pair, 2);
+    slot = slot_at(end, 1);
+    fake_end(lane_of(end, 1));
+    take(end);
+    slot->retry_ns = weft_clock_after_ms(1000);
+    tick(end);
+    assert_int_equal(slot->state, SLOT_DOWN); /* there are others */
+    for (uint32_t i = 0; i < 3; i += 2) {
+        lane_of(end, i)->silent_ms = 500;
+    }
+    tick(end); /* one is given up, one is kept */
+    tick(end);
+    assert_int_equal(slot->state, SLOT_DIALLING);
+    settle(&pair);
+    assert_int_equal(slot->state, SLOT_UP);
+    pair_down(&pair);
+}
+
 static void a_nic_without_carrier_takes_all_its_lanes_along(void **state)
 {
     static struct pair pair;
     struct end *end = &pair.end[1];
+    uint32_t generation;
     (void)state;
     pair_up(&pair, 3);
     weft_links_carrier(end->links, "n0", false);
@@ -166,6 +213,12 @@ static void a_nic_without_carrier_takes_all_its_lanes_along(void **state)
     weft_links_carrier(end->links, "n0", true);
     tick(end); /* it is dialled at once */
     assert_int_equal(slot_at(end, 0)->state, SLOT_DIALLING);
+    generation = slot_at(end, 0)->generation;
+    weft_links_carrier(end->links, "n0", false);
+    weft_links_carrier(end->links, "n0", true); /* that call may be lost */
+    tick(end);
+    assert_int_equal(slot_at(end, 0)->state, SLOT_DIALLING);
+    assert_int_equal(slot_at(end, 0)->generation, generation + 1);
     settle(&pair);
     pair_down(&pair);
 }
@@ -189,6 +242,8 @@ int main(void)
         cmocka_unit_test(a_later_generation_replaces_an_earlier_one_and_never_the_reverse),
         cmocka_unit_test(what_the_peer_gave_up_is_given_up_if_it_is_the_same_connection),
         cmocka_unit_test(a_silent_lane_is_given_up_but_the_last_one_is_kept),
+        cmocka_unit_test(a_link_lives_on_while_lanes_come_up),
+        cmocka_unit_test(nobody_pauses_when_nothing_gets_through),
         cmocka_unit_test(a_nic_without_carrier_takes_all_its_lanes_along),
         cmocka_unit_test(pauses_between_dials_grow),
     };

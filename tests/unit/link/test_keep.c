@@ -104,6 +104,85 @@ static void a_new_lead_begins_with_all_that_is_not_acknowledged(void **state)
     pair_down(&pair);
 }
 
+/* All that has been posted on this lane arrives, and is acknowledged. */
+static void bring_all(struct end *to, uint32_t slot)
+{
+    struct fake_lane *lane = lane_of(to, slot);
+    uint32_t number = to->other->link.sent;
+    while (fake_arrive(lane) | fake_body(lane)) {
+        take(to);
+    }
+    assert_int_equal(to->link.received, number);
+    deliver_ack(to->other, number);
+    assert_int_equal(to->other->link.keep_len, 0);
+}
+
+/* What is said now lies where the acknowledged ones lay; then the slow lane sends what it still has (fake_leave looks
+ * at it), and it all comes in the end. */
+static void use_again(struct pair *pair, uint32_t slot, uint32_t pool)
+{
+    while (say(&pair->end[1])) {
+    }
+    while (fake_leave(lane_of(&pair->end[0], slot))) {
+    }
+    settle(pair);
+    check_settled(pair, pool);
+    pair_down(pair);
+}
+
+static void a_former_lead_does_not_send_what_has_come_by_another(void **state)
+{
+    static struct pair pair;
+    uint32_t pool = pair_up(&pair, 2);
+    struct end *end = &pair.end[1];
+    size_t queued;
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        assert_true(say(end));
+    }
+    fake_begin(lane_of(&pair.end[0], 0)); /* that one goes on */
+    queued = fake_queued(&lane_of(end, 0)->lane);
+    weft_bundle_told_slow(end->link.bundle, 1);
+    assert_ptr_equal(end->link.lane, &lane_of(end, 1)->lane);
+    bring_all(&pair.end[0], 1);
+    assert_int_equal(fake_queued(&lane_of(end, 0)->lane), queued);
+    use_again(&pair, 0, pool);
+}
+
+static void a_new_lead_does_not_send_what_has_come_by_the_former(void **state)
+{
+    static struct pair pair;
+    uint32_t pool = pair_up(&pair, 2);
+    struct end *end = &pair.end[1];
+    (void)state;
+    weft_bundle_told_slow(end->link.bundle, 1);
+    for (int i = 0; i < 10; i++) {
+        assert_true(say(end));
+    }
+    weft_bundle_told_slow(end->link.bundle, 0);
+    assert_ptr_equal(end->link.lane, &lane_of(end, 0)->lane);
+    fake_leave(lane_of(&pair.end[0], 0)); /* who leads now */
+    fake_begin(lane_of(&pair.end[0], 0));
+    bring_all(&pair.end[0], 1);
+    use_again(&pair, 0, pool);
+}
+
+/* There and back: the first lane has each of them twice. */
+static void a_lead_that_leads_again_does_not_send_what_has_come(void **state)
+{
+    static struct pair pair;
+    uint32_t pool = pair_up(&pair, 2);
+    struct end *end = &pair.end[1];
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        assert_true(say(end));
+    }
+    weft_bundle_told_slow(end->link.bundle, 1);
+    weft_bundle_told_slow(end->link.bundle, 0);
+    bring_all(&pair.end[0], 1);
+    use_again(&pair, 0, pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +190,9 @@ int main(void)
         cmocka_unit_test(before_a_lane_is_up_messages_wait_in_it),
         cmocka_unit_test(an_acknowledgement_frees_what_it_names_and_no_more),
         cmocka_unit_test(a_new_lead_begins_with_all_that_is_not_acknowledged),
+        cmocka_unit_test(a_former_lead_does_not_send_what_has_come_by_another),
+        cmocka_unit_test(a_new_lead_does_not_send_what_has_come_by_the_former),
+        cmocka_unit_test(a_lead_that_leads_again_does_not_send_what_has_come),
     };
     setenv("WEFT_LOG", "error", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

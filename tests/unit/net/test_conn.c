@@ -3,6 +3,8 @@
  * them. */
 #include "net_support.h"
 
+#include <netinet/tcp.h>
+
 static void send_beat(struct weft_net_conn *conn)
 {
     struct weft_wire_frame frame = {.type = WEFT_WIRE_HEARTBEAT};
@@ -10,6 +12,26 @@ static void send_beat(struct weft_net_conn *conn)
 }
 
 /* ---- the handshake ---- */
+
+/* Where the kernel can be told. */
+static void a_dead_path_is_tried_every_second_and_not_given_up_sooner(void **state)
+{
+    enum { RTO_MAX = 44 };
+    struct scene scene = {.engine = NULL};
+    int value = 0;
+    socklen_t len = sizeof(value);
+    (void)state;
+    scene_open(&scene);
+    weft_net_conn_persist(scene.client.conn);
+    if (getsockopt(scene.client.conn->source.fd, IPPROTO_TCP, RTO_MAX, &value, &len) == 0) {
+        assert_int_equal(value, 1000);
+        assert_int_equal(
+            getsockopt(scene.client.conn->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &len),
+            0);
+        assert_int_equal(value, 900000);
+    }
+    scene_close(&scene);
+}
 
 static void both_ends_know_each_other_after_the_handshake(void **state)
 {
@@ -345,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ends_know_each_other_after_the_handshake),
+        cmocka_unit_test(a_dead_path_is_tried_every_second_and_not_given_up_sooner),
         cmocka_unit_test(the_hello_waits_for_the_owner_and_its_payload_can_be_read),
         cmocka_unit_test(a_refused_client_hears_status_and_reason),
         cmocka_unit_test(a_wrong_secret_is_refused_before_any_owner_hears_of_it),
