@@ -17,7 +17,7 @@ weft_project_test(lint.layers_self_test 60 scripts/layers.py --self-test)
 weft_project_test(install.consumer 60 scripts/consumer.sh ${PROJECT_BINARY_DIR} ${PROJECT_VERSION})
 # Where bytes of others are read, and where threads meet; check-all runs everything under both.
 weft_project_test(asan.subset 240 scripts/sanitize.sh asan
-    "unit\\.(wire|net|lane|link|mem|p2p|api)\\.|fault\\.message_(abort|handles)")
+    "unit\\.(wire|net|lane|link|mem|p2p|exec|api)\\.|fault\\.message_(abort|handles)")
 weft_project_test(tsan.subset 240 scripts/sanitize.sh tsan
     "unit\\.(engine|api|lane)\\.|fault\\.(abort|message_abort)")
 weft_project_test(fuzz.smoke 180 scripts/fuzz.sh 2)

@@ -14,7 +14,8 @@ enum { BY_SLOTS, BY_CMA };
 #define TRY_EVERY 64      /* operations between two trials, … */
 #define TRY_FAR_EVERY 256 /* … or if the other way is far behind */
 #define FAR 2
-#define WEIGHT 0.1 /* of the latest operation */
+#define WEIGHT 0.1 /* of the latest operation, … */
+#define HELD_UP 3  /* … which counts so many times the usual at most: a rank may have been late */
 
 static struct weft_exec_way *find(const struct weft_exec_run *run)
 {
@@ -64,6 +65,7 @@ void weft_exec_way_end(struct weft_exec_run *run)
     if (way->trial == first || (way->trial <= trial && took_ns < *known_ns)) {
         *known_ns = took_ns;
     } else if (way->trial > trial) {
+        took_ns = took_ns < HELD_UP * *known_ns ? took_ns : HELD_UP * *known_ns;
         *known_ns += WEIGHT * (took_ns - *known_ns);
     }
 }

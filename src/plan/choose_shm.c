@@ -14,7 +14,8 @@
 
 #define LINE 64      /* blocks begin at multiples of it */
 #define DEPTH_MAX 16 /* segments in the slots at once */
-#define OVERLAPPED 4 /* segments at least, of CHUNK_MIN at least, so that filling and taking overlap */
+#define OVERLAPPED                                                                                 \
+    4 /* segments at least, of CHUNK_MIN at least, so that filling and taking overlap */
 #define CHUNK_MIN 65536
 
 static const char *const small[] = {"oneshot", "staged", NULL};
