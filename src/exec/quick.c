@@ -7,11 +7,13 @@
 #include "exec/internal.h"
 #include "reduce/reduce.h"
 
+#include <sched.h>
 #include <string.h>
 
 #define LOOKS 2000
 #define FIRST_LOOKS 128 /* before asking whether it can come at all */
 #define CROWDED_LOOKS 4
+#define YIELDS 64 /* then it takes long, and others must be looked after */
 
 /* ---- resolving ---- */
 
@@ -154,17 +156,49 @@ static inline void reduce(const struct scene *scene, const struct weft_exec_move
     scene->exec->moved += (ranks + 1) * move->len;
 }
 
+static inline bool is_shown(const struct weft_board *board, const struct weft_board_line *line)
+{
+    return weft_board_is_past(atomic_load_explicit(&line->head, memory_order_acquire),
+                              board->clock + 1);
+}
+
+/* More ranks than CPUs: whoever we wait for gets ours. */
+static __attribute__((noinline)) bool yield_for(const struct weft_board *board,
+                                                const struct weft_board_line *line)
+{
+    for (int turn = 0; turn < YIELDS; turn++) {
+        sched_yield();
+        for (int look = 0; look < CROWDED_LOOKS; look++) {
+            if (is_shown(board, line)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static inline bool look_for(const struct scene *scene, uint32_t rank,
+                            const struct weft_board_line *line)
+{
+    const struct weft_board *board = scene->board;
+    if (scene->exec->spec.is_crowded) {
+        return is_shown(board, line) || yield_for(board, line);
+    }
+    for (int looks = 0; !is_shown(board, line); looks++) {
+        if (looks == LOOKS || (looks == FIRST_LOOKS && weft_exec_is_beside(board, rank))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* false: not yet, or something else was called there. */
 static inline bool await(const struct scene *scene, uint32_t rank)
 {
     struct weft_board *board = scene->board;
     const struct weft_board_line *line = weft_board_line(board, rank);
-    int looks = scene->exec->spec.is_crowded ? CROWDED_LOOKS : LOOKS;
-    while (!weft_board_is_past(atomic_load_explicit(&line->head, memory_order_acquire),
-                               board->clock + 1)) {
-        if (--looks < 0 || (looks == LOOKS - FIRST_LOOKS && weft_exec_is_beside(board, rank))) {
-            return false;
-        }
+    if (!look_for(scene, rank, line)) {
+        return false;
     }
     board->known[rank] = board->clock;
     return line->signature == scene->job->signature;
