@@ -65,7 +65,7 @@
       "unacknowledged bytes for this long on a control connection mean that the path is dead") \
     X(PATH, "WEFT_PATH", CHOICE, "auto", 0, 0, true, "auto|shm|tcp", \
       "how messages travel: shm (ranks of one host only), tcp, auto: shm where it works, else tcp") \
-    X(EAGER, "WEFT_EAGER", SIZE, "64K", 0, 131072, true, NULL, \
+    X(EAGER, "WEFT_EAGER", SIZE, "128K", 0, 131072, true, NULL, \
       "longest message that is sent before its receive is known") \
     X(CHUNK, "WEFT_CHUNK", SIZE, "0", 0, 16777216, false, NULL, \
       "longest piece of a long message over tcp; 0: 1M over one lane, 512K over several") \

@@ -5,7 +5,7 @@
 #define LAST_LEVEL_CACHE (32.0 * 1024 * 1024)
 #define SLOT_ROOM (4.0 * 1024 * 1024)
 #define NIC_RATE 1.25e9 /* 10 Gbit/s: of a network that nobody has described */
-#define EAGER_MAX (64.0 * 1024)
+#define EAGER_MAX (128.0 * 1024)
 
 void weft_plan_facts_default(uint32_t ranks, uint32_t cores, struct weft_plan_facts *facts_p)
 {
