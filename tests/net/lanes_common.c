@@ -184,13 +184,12 @@ static _Atomic unsigned allocated_count;
 
 void *lanes_allocate(size_t len)
 {
-    void *memory = calloc(1, len);
     unsigned at = atomic_fetch_add(&allocated_count, 1);
-    if (memory == NULL || at >= sizeof(allocated) / sizeof(allocated[0])) {
+    if (at >= sizeof(allocated) / sizeof(allocated[0]) || !(allocated[at] = calloc(1, len))) {
         fprintf(stderr, "out of memory\n");
         _exit(2);
     }
-    return allocated[at] = memory;
+    return allocated[at];
 }
 
 void lanes_free_all(void)
