@@ -90,7 +90,7 @@ static void a_call_that_is_not_answered_is_made_again(void **state)
     assert_int_equal(listen(fd, 0), 0);
     for (int i = 0; i < 2; i++) { /* one in the queue, one too many */
         callers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        connect(callers[i], (struct sockaddr *)&bound, sizeof(struct sockaddr_in));
+        (void)connect(callers[i], (struct sockaddr *)&bound, sizeof(struct sockaddr_in));
     }
     weft_net_addr_to_wire(&bound, &addr);
     weft_wire_addr_encode(&addr, address.bytes);
