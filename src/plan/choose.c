@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ABOUT 1.15 /* as long: the model is not more exact than that */
+
 struct chooser {
     struct weft_plan_facts facts;
     struct weft_choose ask; /* what choose_try.c needs */
@@ -121,12 +123,29 @@ struct candidates {
     struct weft_plan_option option[WEFT_PLAN_OPTIONS];
 };
 
+static void keep(struct chooser *chooser, const struct candidates *of, uint32_t at)
+{
+    chooser->chosen = of->option[at];
+    chooser->plan = of->plan[at];
+    chooser->ask.limit_s = chooser->chosen.time_s > 0 ? chooser->chosen.time_s : 0;
+}
+
 static void keep_faster(struct chooser *chooser, const struct candidates *of, uint32_t at)
 {
     if (at == 0 || is_faster(&of->option[at], &chooser->chosen)) {
-        chooser->chosen = of->option[at];
-        chooser->plan = of->plan[at];
-        chooser->ask.limit_s = chooser->chosen.time_s > 0 ? chooser->chosen.time_s : 0;
+        keep(chooser, of, at);
+    }
+}
+
+/* The model does not see how announcements queue behind the data of other messages, which costs plans of many
+ * short messages between hosts: long ones in few rounds are taken if they are about as fast. */
+static void prefer_hierarchical(struct chooser *chooser, const struct candidates *of)
+{
+    for (uint32_t i = 0; i < of->count; i++) {
+        if (of->plan[i].builder == &weft_plan_hierarchical && of->option[i].time_s > 0 &&
+            of->option[i].time_s <= ABOUT * chooser->chosen.time_s) {
+            keep(chooser, of, i);
+        }
     }
 }
 
@@ -152,12 +171,14 @@ static weft_status_t take_fastest(struct chooser *chooser)
             keep_faster(chooser, &of, i);
         }
     }
+    prefer_hierarchical(chooser, &of);
     if (of.count == 1) {
         snprintf(chooser->reason, sizeof(chooser->reason), "%s is the only one possible",
                  chooser->chosen.name);
     } else {
-        snprintf(chooser->reason, sizeof(chooser->reason), "%s is the fastest of %u in the model",
-                 chooser->chosen.name, of.count);
+        snprintf(chooser->reason, sizeof(chooser->reason), "%s is the fastest of %u in the model%s",
+                 chooser->chosen.name, of.count,
+                 chooser->plan.builder == &weft_plan_hierarchical ? ", or about as fast" : "");
     }
     return WEFT_OK;
 }
