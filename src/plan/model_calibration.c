@@ -74,7 +74,7 @@ void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
         .slot_read_rate = 20e9,
         .memory_rate = 40e9,
         .flag_wait_s = 400e-9,
-        .duplex = 0.8,
+        .duplex = 0.9,
         .oneshot_max_near = 65536,
         .oneshot_max_far = 65536,
         .chunk_cached = 262144,
