@@ -138,7 +138,7 @@ static bool may_pull(const struct weft_collectives *it, const struct weft_exec_s
 static bool can_map(const struct weft_collectives *it, const struct weft_exec_stage *stage)
 {
     const char *name = stage->plan.builder->name;
-    bool is_crowded = it->comm->job->local_count > weft_comm_cpus();
+    bool is_crowded = weft_plan_facts_oversubscribed(&it->facts); /* as all ranks know it */
     return !stage->data.is_cut && stage->group->ranks <= WEFT_REDUCE_SOURCES &&
            (strcmp(name, "staged") == 0 ||
             (strcmp(name, "oneshot") == 0 && stage->may_pull && !is_crowded));
@@ -227,6 +227,7 @@ static uint32_t sign(const struct weft_exec_job *job, const weft_call_t *call)
     hash = mix(hash, call->op == WEFT_SCALED ? scale : 0);
     for (uint32_t i = 0; i < job->stages; i++) {
         hash = mix(hash, weft_plan_hash(&job->stage[i].plan));
+        hash = mix(hash, job->stage[i].has_mapped); /* then the ranks show their buffers first */
     }
     return hash;
 }

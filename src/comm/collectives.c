@@ -213,7 +213,7 @@ static weft_status_t gather_facts(struct weft_collectives *it, const struct offe
     facts->nics = nics > 0 ? nics : facts->nics;
     facts->nic_rate = nic_mbps > 0 ? nic_mbps * 1e6 / 8 : facts->nic_rate;
     facts->eager_max = (double)comm->job->params.number[WEFT_PARAM_EAGER];
-    if (it->has_board && facts->host_ranks > facts->cores &&
+    if (it->has_board && weft_plan_facts_oversubscribed(facts) &&
         it->board.ring_len > WEFT_BOARD_CROWDED_LEN) {
         it->board.short_len = WEFT_BOARD_CROWDED_LEN;
     }

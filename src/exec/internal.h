@@ -248,6 +248,9 @@ void weft_exec_glance(struct weft_exec_run *run);
 /* The nearest of those that owners of requests have set: what stands behind is late with the first. */
 void weft_exec_find_limit(struct weft_exec *exec, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p);
 void weft_exec_queue_open(struct weft_exec *exec);
+#define WEFT_EXEC_LOOKS 2000      /* at a word, before anything else is done */
+#define WEFT_EXEC_FIRST_LOOKS 128 /* before asking whether it can come at all */
+#define WEFT_EXEC_CROWDED_LOOKS 4 /* whoever we wait for needs this CPU */
 /* Waits as long as it takes, driving. */
 void weft_exec_wait(struct weft_exec_run *run);
 /* Was this rank on our CPU, when it showed something last? Then it cannot show more while we look. */

@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOKS 2000       /* at a word, before anything else is done */
-#define FIRST_LOOKS 128  /* before asking whether it can come at all */
-#define CROWDED_LOOKS 4  /* whoever we wait for needs this CPU */
 #define TURNS_BETWEEN 16 /* of looking, between two turns of the engine */
 #define SPIN_TURNS 8
 #define PATIENCE_NS UINT64_C(1000000)
@@ -222,7 +219,7 @@ static void wait_for_messages(struct weft_exec_run *run)
 void weft_exec_wait(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
-    int looks = exec->spec.is_crowded ? CROWDED_LOOKS : LOOKS;
+    int looks = exec->spec.is_crowded ? WEFT_EXEC_CROWDED_LOOKS : WEFT_EXEC_LOOKS;
     if (run->await.word == NULL) {
         wait_for_messages(run);
         return;
@@ -231,7 +228,8 @@ void weft_exec_wait(struct weft_exec_run *run)
         if (weft_exec_is_reached(exec, &run->await)) {
             return;
         }
-        if (i == FIRST_LOOKS && run->board != NULL && run->await.rank < run->board->ranks &&
+        if (i == WEFT_EXEC_FIRST_LOOKS && run->board != NULL &&
+            run->await.rank < run->board->ranks &&
             weft_exec_is_beside(run->board, run->await.rank)) {
             break;
         }

@@ -10,9 +10,6 @@
 #include <sched.h>
 #include <string.h>
 
-#define LOOKS 2000
-#define FIRST_LOOKS 128 /* before asking whether it can come at all */
-#define CROWDED_LOOKS 4
 #define YIELDS 64 /* then it takes long, and others must be looked after */
 
 /* ---- resolving ---- */
@@ -168,7 +165,7 @@ static __attribute__((noinline)) bool yield_for(const struct weft_board *board,
 {
     for (int turn = 0; turn < YIELDS; turn++) {
         sched_yield();
-        for (int look = 0; look < CROWDED_LOOKS; look++) {
+        for (int look = 0; look < WEFT_EXEC_CROWDED_LOOKS; look++) {
             if (is_shown(board, line)) {
                 return true;
             }
@@ -185,7 +182,8 @@ static inline bool look_for(const struct scene *scene, uint32_t rank,
         return is_shown(board, line) || yield_for(board, line);
     }
     for (int looks = 0; !is_shown(board, line); looks++) {
-        if (looks == LOOKS || (looks == FIRST_LOOKS && weft_exec_is_beside(board, rank))) {
+        if (looks == WEFT_EXEC_LOOKS ||
+            (looks == WEFT_EXEC_FIRST_LOOKS && weft_exec_is_beside(board, rank))) {
             return false;
         }
     }

@@ -65,7 +65,7 @@ static double chunk_of(const struct weft_plan_facts *facts, const struct weft_pl
                                                                  : calibration->chunk_cached;
     double part = shown_bytes(facts, ask) / OVERLAPPED;
 
-    if (facts->host_ranks > facts->cores || part > chunk) {
+    if (weft_plan_facts_oversubscribed(facts) || part > chunk) {
         return chunk;
     }
     return part < CHUNK_MIN ? CHUNK_MIN : part;

@@ -3,6 +3,8 @@
  * operations or for some, and a name that is none is refused. */
 #include "unit/api/collectives_sweep.h"
 
+#include <sched.h>
+
 /* Every collective, short, middle and long. */
 static int run_some(weft_comm_t comm, int rank, struct harness_shared *shared)
 {
@@ -53,6 +55,32 @@ static void settings_do_not_change_results(void **state)
         forget_settings(state);
     }
     run_note[0] = '\0';
+}
+
+/* Each rank knows how many CPUs it may use itself; what they do together must not depend on that. */
+static int run_unlike(int rank, struct harness_shared *shared, void *arg)
+{
+    weft_comm_t comm = NULL;
+    cpu_set_t all, one;
+    (void)arg;
+    CPU_ZERO(&one);
+    EXPECT(sched_getaffinity(0, sizeof(all), &all) == 0);
+    for (size_t cpu = 0; CPU_COUNT(&one) == 0; cpu++) {
+        if (CPU_ISSET(cpu, &all)) {
+            CPU_SET(cpu, &one);
+        }
+    }
+    EXPECT(rank != 0 || sched_setaffinity(0, sizeof(one), &one) == 0);
+    EXPECT_OK(job_join(rank, shared, NULL, &comm));
+    EXPECT_PASS(run_some(comm, rank, shared));
+    EXPECT_OK(weft_comm_close(comm));
+    return 0;
+}
+
+static void ranks_may_have_different_cpus(void **state)
+{
+    (void)state;
+    run_bodies(SHM_PROCESSES, 2, run_unlike);
 }
 
 /* ---- WEFT_ALGO ---- */
@@ -123,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(settings_do_not_change_results, forget_settings),
+        cmocka_unit_test(ranks_may_have_different_cpus),
         cmocka_unit_test_teardown(an_algorithm_for_all_operations_is_right, forget_settings),
         cmocka_unit_test_teardown(algorithms_per_operation_are_right, forget_settings),
         cmocka_unit_test_teardown(a_name_that_is_none_is_refused, forget_settings),
