@@ -113,6 +113,14 @@ void weft_comm_differs_in_length(void *owner, const struct weft_exec_job *job, u
 /* A message that nobody receives (of p2p, under the lock). */
 void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag);
 
+/* ---- meet.c: before the first one ---- */
+weft_status_t weft_comm_find_local(struct weft_collectives *it);
+/* One rank of each host, when all hosts have as many. */
+weft_status_t weft_comm_find_cross(struct weft_collectives *it);
+/* The board, and the facts that choices are made of; all ranks, at the same time. */
+weft_status_t weft_comm_meet(struct weft_collectives *it);
+void weft_comm_drop_board(struct weft_collectives *it);
+
 /* ---- what reports.c and inquiry.c share; under the lock ---- */
 void weft_comm_print_call(const struct weft_comm_note *note, char *text, size_t room);
 /* The lowest living rank. */
