@@ -45,6 +45,7 @@ struct weft_control_mend {
     uint8_t *kept; /* ours behind acked, as on the wire; owned */
     size_t kept_start, kept_len, kept_room;
     uint32_t round; /* child: the latest begun; parent: the latest taken */
+    uint32_t since; /* child: of the connection it uses; 0: the first */
     /* the parent's */
     bool is_asking;
     uint32_t nics_there;

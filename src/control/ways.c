@@ -7,13 +7,15 @@
  *     | <-- WAYS: I listen here too -------- |    an address per NIC; none: one NIC on each side
  *     |                                      |
  *     X    nothing acknowledged for WEFT_LANE_TIMEOUT: one way after the other is dialled
- *     | == RETURN, round 7 ================> |    proofs as for joining; of one round the first counts
+ *     | == RETURN, round 7, since 4 =======> |    proofs as for joining; of one round the first counts
  *     | -- RESUME -------------------------> |    the child has left the old connection, …
  *     | <------------------------ RESUME --- |    … now the parent does; what had not come follows
  *
  * Always the child dials, so there is one who decides. The parent keeps the old connection until RESUME:
  * a call that the child gave up again (the old path came back, another was quicker) is nothing. If the end
- * of the old one comes first, it is the child who left it, and the new one takes its place already.
+ * of the old one comes first, it is the child who left it, and the new one takes its place already. If the
+ * new path dies too before RESUME has come, the next call tells: "since 4" is the round of the connection
+ * that the child uses, 0 the first one.
  *
  * The old connection stays in charge of verdicts while nobody answers by another way: a peer that is really
  * gone is found as ever.
@@ -25,6 +27,7 @@
 #include <string.h>
 
 #define STAGGER_MS 100 /* before the next way is tried beside those that have not answered */
+#define CALL_LEN 8     /* round, since */
 #define ROUND_MS 1000  /* an attempt takes no longer: paths come back */
 
 struct way {
@@ -251,18 +254,19 @@ static bool dial(struct weft_control_ways *ways, struct way *way)
 {
     struct weft_control *control = ways->control;
     struct weft_net_dial dial;
-    uint8_t round[4];
+    uint8_t call[CALL_LEN];
     weft_status_t status = way->nic != NULL ? weft_net_connect_from(&way->nic->addr, way->nic->name,
                                                                     &way->there, &dial)
                                             : weft_net_connect(&way->there, &dial);
     if (status != WEFT_OK) {
         return false;
     }
-    put32(round, control->parent_mend->round);
+    put32(call, control->parent_mend->round);
+    put32(call + 4, control->parent_mend->since);
     dial.self = &control->self;
     dial.purpose = WEFT_WIRE_RETURN;
-    dial.payload = round;
-    dial.payload_len = sizeof(round);
+    dial.payload = call;
+    dial.payload_len = sizeof(call);
     dial.ops = &weft_control_conn_ops;
     dial.owner = control;
     if (weft_net_conn_open(control->engine, &dial, &way->attempt) != WEFT_OK) {
@@ -381,6 +385,7 @@ void weft_control_ways_opened(struct weft_control *control, struct weft_net_conn
     conn->is_beating = old->is_beating;
     weft_net_conn_persist(conn);
     control->parent = conn;
+    control->parent_mend->since = control->parent_mend->round;
     weft_control_mend_move(control->parent_mend, conn);
     old->edge = NULL;
     weft_net_conn_close(old);
@@ -402,28 +407,6 @@ void weft_control_ways_missed(struct weft_control *control, struct weft_net_conn
 
 /* ---- the parent takes it back ---- */
 
-void weft_control_ways_hello(struct weft_control *control, struct weft_net_conn *conn)
-{
-    const struct weft_wire_handshake *shake = weft_net_conn_hello(conn);
-    struct weft_control_child *child = find_child(control, conn->peer_rank);
-    uint32_t round = shake->payload_len == 4 ? get32(shake->payload) : 0;
-    if (child == NULL || child->mend == NULL || !child->mend->counts_out || child->conn == NULL) {
-        weft_net_conn_refuse(conn, WEFT_ERR_PROTOCOL, "nobody here waits for this rank");
-        return;
-    }
-    if ((int32_t)(round - child->mend->round) <= 0) {
-        weft_net_conn_refuse(conn, WEFT_ERR_DUPLICATE, "a call of this round or later was taken");
-        return;
-    }
-    child->mend->round = round;
-    weft_net_conn_close(child->mend->returning);
-    child->mend->returning = conn;
-    conn->tag = ROLE_RETURNING;
-    conn->edge = child->mend;
-    weft_net_conn_watch(conn);
-    weft_net_conn_accept(conn);
-}
-
 /* It is the child's connection from now on. */
 static void promote(struct weft_control *control, struct weft_control_child *child)
 {
@@ -441,6 +424,31 @@ static void promote(struct weft_control *control, struct weft_control_child *chi
     weft_control_name_rank(control, child->rank, name, sizeof(name));
     weft_log(control, INFO, "the control connection of %s comes from %s now", name,
              conn->peer_text);
+}
+
+void weft_control_ways_hello(struct weft_control *control, struct weft_net_conn *conn)
+{
+    const struct weft_wire_handshake *shake = weft_net_conn_hello(conn);
+    struct weft_control_child *child = find_child(control, conn->peer_rank);
+    uint32_t round = shake->payload_len == CALL_LEN ? get32(shake->payload) : 0;
+    if (child == NULL || child->mend == NULL || !child->mend->counts_out || child->conn == NULL) {
+        weft_net_conn_refuse(conn, WEFT_ERR_PROTOCOL, "nobody here waits for this rank");
+        return;
+    }
+    if ((int32_t)(round - child->mend->round) <= 0) {
+        weft_net_conn_refuse(conn, WEFT_ERR_DUPLICATE, "a call of this round or later was taken");
+        return;
+    }
+    if (child->mend->returning != NULL && get32(shake->payload + 4) == child->mend->round) {
+        promote(control, child); /* the child uses it, though its RESUME has not come */
+    }
+    child->mend->round = round;
+    weft_net_conn_close(child->mend->returning);
+    child->mend->returning = conn;
+    conn->tag = ROLE_RETURNING;
+    conn->edge = child->mend;
+    weft_net_conn_watch(conn);
+    weft_net_conn_accept(conn);
 }
 
 bool weft_control_ways_replace(struct weft_control *control, struct weft_net_conn *conn)

@@ -406,16 +406,17 @@ static struct sockaddr_storage find_way(struct pair *pair)
     return addr;
 }
 
-/* As rank `as`, with this round, over the child's engine. */
+/* As rank `as`, with this round, from one who uses the connection of round `since`. */
 static void call(struct pair *pair, const struct sockaddr_storage *addr, uint32_t as,
-                 uint32_t round, struct caller *caller)
+                 uint32_t round, uint32_t since, struct caller *caller)
 {
     struct rank *rank = &pair->rank[1];
     struct weft_net_dial dial;
-    uint8_t bytes[4];
+    uint8_t bytes[8];
     const _Atomic uint32_t never = 0;
     uint64_t deadline_ns = weft_clock_after_ms(DEADLINE_MS);
     put32(bytes, round);
+    put32(bytes + 4, since);
     *caller = (struct caller){.self = rank->control->self};
     caller->self.rank = as;
     weft_engine_lock(rank->engine);
@@ -455,11 +456,11 @@ static void old_rounds_and_other_ranks_are_refused(void **state)
     addr = find_way(&pair);
     round = pair.rank[1].control->parent_mend->round;
     for (uint32_t i = 0; i < 2; i++) { /* the latest one, and the one before */
-        call(&pair, &addr, 1, round - i, &caller);
+        call(&pair, &addr, 1, round - i, round - i - 1, &caller);
         assert_int_equal(caller.outcome, REFUSED);
         hang_up(&pair, &caller);
     }
-    call(&pair, &addr, 0, round + 1, &caller); /* the parent itself */
+    call(&pair, &addr, 0, round + 1, round, &caller); /* the parent itself */
     assert_int_equal(caller.outcome, REFUSED);
     hang_up(&pair, &caller);
     begin_talk(&pair, 200);
@@ -481,7 +482,7 @@ static void a_call_that_is_given_up_changes_nothing(void **state)
         weft_engine_lock(pair.rank[1].engine);
         uint32_t round = ++pair.rank[1].control->parent_mend->round;
         weft_engine_unlock(pair.rank[1].engine);
-        call(&pair, &addr, 1, round, &caller);
+        call(&pair, &addr, 1, round, 1, &caller);
         assert_int_equal(caller.outcome, OPENED);
         hang_up(&pair, &caller);
         assert_true(await(&pair.rank[0], no_returning));
@@ -494,6 +495,46 @@ static void a_call_that_is_given_up_changes_nothing(void **state)
     close_pair(&pair);
 }
 
+/* Two calls, one after the other, before the first could say RESUME: what became of the first? */
+static bool is_first_kept(uint32_t since_ahead, bool *is_returning_p)
+{
+    struct pair pair;
+    struct caller first, second;
+    struct sockaddr_storage addr;
+    const struct weft_control_child *child;
+    uint32_t round;
+    bool is_kept;
+    open_pair(&pair, true, two_nics);
+    assert_true(await(&pair.rank[1], knows_ways));
+    addr = find_way(&pair);
+    weft_engine_lock(pair.rank[1].engine);
+    round = pair.rank[1].control->parent_mend->round;
+    weft_engine_unlock(pair.rank[1].engine);
+    call(&pair, &addr, 1, round + 1, round, &first);
+    call(&pair, &addr, 1, round + 2, round + since_ahead, &second);
+    assert_int_equal(second.outcome, OPENED);
+    weft_engine_lock(pair.rank[0].engine);
+    child = &pair.rank[0].control->children[0];
+    is_kept = child->conn->tag == ROLE_CHILD && child->mend->is_resuming;
+    *is_returning_p = child->mend->returning != NULL;
+    weft_engine_unlock(pair.rank[0].engine);
+    hang_up(&pair, &first);
+    hang_up(&pair, &second);
+    close_pair(&pair);
+    return is_kept;
+}
+
+static void a_call_tells_whether_the_one_before_is_used(void **state)
+{
+    bool is_returning;
+    (void)state;
+    assert_true(is_first_kept(1, &is_returning)); /* closing it would look like the parent's end */
+    assert_true(is_returning);
+    assert_false(
+        is_first_kept(0, &is_returning)); /* given up by the child: the old one is in use */
+    assert_true(is_returning);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +543,7 @@ int main(void)
         cmocka_unit_test(ranks_with_one_nic_each_keep_nothing),
         cmocka_unit_test(old_rounds_and_other_ranks_are_refused),
         cmocka_unit_test(a_call_that_is_given_up_changes_nothing),
+        cmocka_unit_test(a_call_tells_whether_the_one_before_is_used),
     };
     setenv("WEFT_LOG", "error", 1); /* hundreds of moves, each with its warning */
     return cmocka_run_group_tests(tests, NULL, NULL);
