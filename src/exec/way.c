@@ -9,7 +9,7 @@
 
 enum { BY_SLOTS, BY_CMA };
 
-#define LONG_LEN ((size_t)8 << 20) /* one such operation says enough */
+#define LONG_LEN ((size_t)16 << 20) /* all ranks together: one such operation says enough */
 #define TRIAL 3 /* operations in a row by the way that is tried; the first one does not count */
 #define TRY_EVERY 64      /* operations between two trials, … */
 #define TRY_FAR_EVERY 256 /* … or if the other way is far behind */
@@ -26,7 +26,10 @@ static struct weft_exec_way *find(const struct weft_exec_run *run)
 
 static uint32_t trial_of(const struct weft_exec_run *run)
 {
-    return run->binding.total_len < LONG_LEN ? TRIAL : 1;
+    const struct weft_binding *binding = &run->binding;
+    size_t per_rank = LONG_LEN / binding->ranks;
+    return binding->total_len < (binding->is_vector ? per_rank : per_rank / binding->ranks) ? TRIAL
+                                                                                            : 1;
 }
 
 /* At first both are tried, then the one that seemed slower now and then. */

@@ -38,6 +38,8 @@ static void open_bench(struct bench *bench, size_t len)
     bench->run.exec = bench->exec;
     bench->run.plan = &bench->plan;
     bench->run.binding.total_len = len;
+    bench->run.binding.ranks = 2;
+    bench->run.binding.is_vector = true;
 }
 
 static void close_bench(struct bench *bench)
@@ -104,6 +106,13 @@ static void both_ways_are_tried_first(void **state)
     set_us(&bench, 10000, 5000);
     assert_int_equal(do_many(&bench, 1), 0);
     assert_int_equal(do_many(&bench, 1), 1);
+    assert_int_equal(do_many(&bench, 50), 50);
+    close_bench(&bench);
+    open_bench(&bench, LONG / 32); /* a piece for each of eight: 16 MB go round */
+    bench.run.binding.ranks = 8;
+    bench.run.binding.is_vector = false;
+    set_us(&bench, 10000, 5000);
+    assert_int_equal(do_many(&bench, 1), 0);
     assert_int_equal(do_many(&bench, 50), 50);
     close_bench(&bench);
 }
