@@ -209,6 +209,7 @@ static weft_status_t begin(struct weft_collectives *it, const struct weft_exec_j
         weft_engine_lock(it->comm->job->engine);
         weft_p2p_outer_end(request, status, weft_error_text());
         weft_engine_unlock(it->comm->job->engine);
+        return weft_p2p_wait(&request, WEFT_NO_LIMIT);
     }
     if (request_p != NULL) {
         *request_p = request;
@@ -274,11 +275,37 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
     return status == WEFT_OK ? run_shape(it, shape, call, request_p) : status;
 }
 
+/* The others count on us, and have no other way to hear why we do not come. */
+static void give_up(const struct weft_comm *comm, weft_status_t status)
+{
+    char name[96], error[WEFT_ERROR_TEXT_LEN], text[sizeof(name) + sizeof(error) + 2];
+    uint32_t rank = comm->members != NULL ? comm->members[comm->rank] : comm->rank;
+    const struct weft_control_failure failure = {
+        .channel = comm->id, .status = status, .rank = WEFT_WIRE_NO_RANK, .text = text};
+    snprintf(error, sizeof(error), "%s", weft_error_text());
+    if (weft_control_channel_status(comm->channel) == WEFT_OK) {
+        weft_engine_lock(comm->job->engine);
+        weft_control_name_rank(comm->job->control, rank, name, sizeof(name));
+        snprintf(text, sizeof(text), "%s: %s", name, error);
+        weft_control_fail(comm->job->control, &failure, false);
+        weft_control_fail(comm->job->control, &failure, true); /* here it ends now */
+        weft_engine_unlock(comm->job->engine);
+    }
+    (void)weft_fail(status, "%s", error);
+}
+
 weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
                                    weft_request_t *request_p)
 {
     weft_status_t status = comm->collectives == NULL ? set_up(comm) : WEFT_OK;
     uint32_t number = status == WEFT_OK ? comm->collectives->number : 0;
     status = status == WEFT_OK ? run(comm->collectives, call, request_p) : status;
-    return status == WEFT_OK ? WEFT_OK : name_error(call, number, status);
+    if (status == WEFT_OK) {
+        return WEFT_OK;
+    }
+    status = name_error(call, number, status);
+    if (status == WEFT_ERR_MEMORY || status == WEFT_ERR_SYSTEM) {
+        give_up(comm, status);
+    }
+    return status;
 }

@@ -117,8 +117,14 @@ uint32_t weft_board_claim(struct weft_board *board, uint32_t count)
             return count;
         }
         if (atomic_compare_exchange_weak_explicit(&board->table->claim, &seen, base + 1,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
+                                                  memory_order_acq_rel, memory_order_relaxed)) {
             return (uint32_t)base;
         }
     }
+}
+
+void weft_board_stop_claims(struct weft_board *board)
+{
+    (void)atomic_exchange_explicit(
+        &board->table->claim, (uint64_t)board->operation << 32 | UINT32_MAX, memory_order_acq_rel);
 }

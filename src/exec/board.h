@@ -46,6 +46,8 @@ struct weft_board_seat {
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t asleep;
     _Atomic uint32_t has_failed; /* its communicator has: it shows nothing any more */
     _Atomic uint32_t cpu;        /* where it was when it showed something last, + 1 */
+    /* the latest operation that it claims steps of; + 1: it has done */
+    _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t claims;
 };
 
 struct weft_board_table { /* at the beginning */
@@ -132,7 +134,25 @@ static inline void weft_board_end(struct weft_board *board, uint32_t shows, uint
     board->operation++;
     atomic_store_explicit(&board->seats[board->rank].ended, board->clock, memory_order_release);
 }
-/* The next step of this operation that nobody has; ≥ count: none. */
+/* The next step of this operation that nobody has; ≥ count: none. Between begin and end, which say whether
+ * this rank may be at such a step. */
 uint32_t weft_board_claim(struct weft_board *board, uint32_t count);
+static inline void weft_board_begin_claims(struct weft_board *board)
+{
+    atomic_store_explicit(&board->seats[board->rank].claims, board->operation,
+                          memory_order_relaxed); /* a claim follows, which orders it */
+}
+static inline void weft_board_end_claims(struct weft_board *board)
+{
+    atomic_store_explicit(&board->seats[board->rank].claims, board->operation + 1,
+                          memory_order_release);
+}
+/* Nobody claims another one; who has is seen by is_at_claim() from now on. */
+void weft_board_stop_claims(struct weft_board *board);
+static inline bool weft_board_is_at_claim(const struct weft_board *board, uint32_t rank)
+{
+    return atomic_load_explicit(&board->seats[rank].claims, memory_order_acquire) ==
+           board->operation;
+}
 
 #endif

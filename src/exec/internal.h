@@ -52,15 +52,16 @@ struct weft_exec_run {
     struct weft_board *board;   /* NULL: its plan needs none */
     struct weft_exec_data data; /* of the stage, or of its prelude's copies */
     struct weft_binding binding;
-    size_t slot_offset;   /* in every ring */
-    uint32_t slots_free;  /* the clock at which everybody has ended who used the slots */
-    bool is_short;        /* the slots lie in the lines */
-    bool is_mapped;       /* views are there */
-    bool is_out_streamed; /* more than the cache holds: outputs and slots go around it */
-    uint32_t entry;       /* how far the beginning of a shared stage is; 0: not begun */
-    uint32_t anys;        /* steps that anyone may do, in all */
-    uint64_t entered_ns;  /* the way of this stage is timed since then; 0: it is not */
-    bool is_pulled;       /* … by CMA */
+    size_t slot_offset;    /* in every ring */
+    uint32_t slots_free;   /* the clock at which everybody has ended who used the slots */
+    bool is_short;         /* the slots lie in the lines */
+    bool is_mapped;        /* views are there */
+    uint64_t withdrawn_ns; /* since when we wait for those who still use our memory; 0: not yet */
+    bool is_out_streamed;  /* more than the cache holds: outputs and slots go around it */
+    uint32_t entry;        /* how far the beginning of a shared stage is; 0: not begun */
+    uint32_t anys;         /* steps that anyone may do, in all */
+    uint64_t entered_ns;   /* the way of this stage is timed since then; 0: it is not */
+    bool is_pulled;        /* … by CMA */
     struct weft_exec_await await;
     uint32_t sends, recvs; /* items in use */
     uint32_t next_recv;    /* to be finished */
@@ -137,14 +138,12 @@ static inline uint32_t weft_exec_member(const struct weft_exec_group *group, uin
 }
 
 /* ---- run.c ---- */
-/* scratch and items for the job. ERR_MEMORY. */
-weft_status_t weft_exec_prepare(struct weft_exec *exec, const struct weft_exec_job *job);
 void weft_exec_run_open(struct weft_exec_run *run, struct weft_exec *exec,
                         const struct weft_exec_job *job);
+/* Scratch and items for the job: without memory it has failed. */
+void weft_exec_prepare(struct weft_exec_run *run);
 /* As far as it goes without waiting. */
 void weft_exec_advance(struct weft_exec_run *run);
-/* It has failed; advance() goes on until nothing of ours touches its memory. */
-void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, const char *text);
 static inline bool weft_exec_is_reached(const struct weft_exec *exec,
                                         const struct weft_exec_await *await)
 {
@@ -177,6 +176,11 @@ struct weft_slice weft_exec_resolve(const struct weft_exec_run *run,
                                     const struct weft_plan_ref *ref, uint32_t rank);
 
 /* ---- items.c: steps that are messages ---- */
+/* What `len` bytes take up in the staging area. */
+static inline size_t weft_exec_staged_len(size_t len)
+{
+    return (len + 63) / 64 * 64;
+}
 /* false: it waits for something (await is set), or has failed. */
 bool weft_exec_send(struct weft_exec_run *run, const struct weft_plan_step *step);
 bool weft_exec_recv(struct weft_exec_run *run, const struct weft_plan_step *step);
@@ -199,6 +203,16 @@ void weft_exec_unmap(struct weft_exec_run *run);
 /* Where the view of rank `peer` is another process's; false: the run has failed. */
 bool weft_exec_pull(struct weft_exec_run *run, uint32_t peer, const struct weft_slice *from,
                     void *to);
+
+/* ---- withdraw.c: buffers that others see, after a failure ---- */
+/* A run that has failed: does nobody write to our memory any more? false: it waits for somebody. */
+bool weft_exec_withdraw(struct weft_exec_run *run);
+/* The same, of one that nobody will advance any more; waits. */
+void weft_exec_abandon(struct weft_exec_run *run);
+/* Has a rank failed in this operation, so that its memory may be something else's by now? */
+bool weft_exec_has_withdrawn(const struct weft_exec_run *run);
+/* There is nothing to wait for but the verdict. */
+void weft_exec_await_end(struct weft_exec_run *run);
 
 /* ---- way.c: through slots, or by CMA ---- */
 /* Rank 0 of the board: by CMA? */
@@ -232,9 +246,12 @@ static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_
 
 /* ---- trouble.c: what a long wait comes to ---- */
 #define WEFT_EXEC_TICK_MS 50 /* between two looks around */
-/* It has failed, and everybody must hear of it. rank: whose fault it is, of the communicator, or NO_RANK. */
-void weft_exec_fail_all(struct weft_exec_run *run, weft_status_t status, uint32_t rank,
-                        const char *text);
+/* It has failed, and everybody hears of it; advance() goes on until nobody touches its memory. rank: whose
+ * fault it is, of the communicator, or NO_RANK. text: not the exec's own. */
+void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, uint32_t rank,
+                    const char *text);
+/* Those of this host may have no other way to hear it. */
+void weft_exec_show_failure(struct weft_exec_run *run);
 /* A wait begins. */
 void weft_exec_begin_time(struct weft_exec_run *run);
 /* After the communicator's end: with the verdict's words. true: the run has failed. */

@@ -6,6 +6,7 @@
  */
 #include "exec/internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,11 +66,7 @@ static bool finish(struct weft_exec_run *run, struct weft_exec_item *item)
     if (status != WEFT_OK) {
         char text[WEFT_ERROR_TEXT_LEN];
         snprintf(text, sizeof(text), "%s", weft_error_text());
-        if (atomic_load(run->exec->ended) == WEFT_OK) { /* the others count on us */
-            weft_exec_fail_all(run, status, member(run, item->peer), text);
-        } else {
-            weft_exec_fail(run, status, text);
-        }
+        weft_exec_fail(run, status, member(run, item->peer), text);
     }
     return status == WEFT_OK;
 }
@@ -99,7 +96,7 @@ static bool post(struct weft_exec_run *run, struct weft_exec_item *item, uint32_
         .bell = &run->exec->bell};
     weft_status_t status = weft_p2p_post(run->exec->spec.messages, &what, &item->request);
     if (status != WEFT_OK) {
-        weft_exec_fail_all(run, status, WEFT_WIRE_NO_RANK, weft_error_text());
+        weft_exec_fail(run, status, WEFT_WIRE_NO_RANK, weft_error_text());
     }
     return status == WEFT_OK;
 }
@@ -152,7 +149,8 @@ bool weft_exec_recv(struct weft_exec_run *run, const struct weft_plan_step *step
     item->step = *step;
     if (item->is_reduced) {
         item->slice.data = exec->scratch + exec->tmp_len + run->staged_len;
-        run->staged_len += (to.len + 63) / 64 * 64;
+        run->staged_len += weft_exec_staged_len(to.len);
+        assert(exec->tmp_len + run->staged_len <= exec->scratch_room);
     }
     if (!post(run, item, step->peer)) {
         return false;

@@ -291,10 +291,7 @@ static void work_run(struct weft_engine_work *work)
     struct weft_exec *exec = WEFT_CONTAINER_OF(work, struct weft_exec, work);
     struct weft_exec_run *run = &exec->active;
     if (run->state == WEFT_RUN_GOES && run->stage == 0 && !run->is_begun && run->entry == 0) {
-        weft_status_t status = weft_exec_prepare(exec, run->job);
-        if (status != WEFT_OK) {
-            weft_exec_fail_all(run, status, WEFT_WIRE_NO_RANK, weft_error_text());
-        }
+        weft_exec_prepare(run);
     }
     if (run->state == WEFT_RUN_WAITS) {
         weft_exec_glance(run);
@@ -378,6 +375,11 @@ void weft_exec_stop(struct weft_exec *exec)
     weft_engine_work_flush(exec->engine); /* the present one is not at work then */
     watch(exec, NULL);
     weft_engine_timer_cancel(exec->engine, &exec->timer);
+    if (exec->is_active) {
+        weft_engine_unlock(exec->engine);
+        weft_exec_abandon(&exec->active);
+        weft_engine_lock(exec->engine);
+    }
     while (!weft_list_is_empty(&exec->queue)) {
         end_entry(exec, WEFT_ERR_INVALID, "the communicator was closed");
     }

@@ -69,7 +69,7 @@ static weft_status_t grow(uint8_t **memory, size_t *room, size_t len)
     return WEFT_OK;
 }
 
-weft_status_t weft_exec_prepare(struct weft_exec *exec, const struct weft_exec_job *job)
+static weft_status_t reserve(struct weft_exec *exec, const struct weft_exec_job *job)
 {
     size_t most = 0, copies = 0;
     uint32_t items = 0;
@@ -85,13 +85,27 @@ weft_status_t weft_exec_prepare(struct weft_exec *exec, const struct weft_exec_j
         }
         data.dtype = data.prelude == WEFT_PRELUDE_WIDEN ? WEFT_F32 : data.dtype;
         weft_bind(&stage->plan, stage->group, &data, &binding);
-        len = (size_t)(stage->plan.tmp_units + stage->needs.staged) * weft_bind_unit(&binding);
+        len = weft_bind_unit(&binding);
+        len = stage->plan.tmp_units * len + stage->needs.staged * weft_exec_staged_len(len);
         most = len > most ? len : most;
         items = stage->needs.items > items ? stage->needs.items : items;
     }
     status = grow(&exec->scratch, &exec->scratch_room, most);
     status = status == WEFT_OK ? grow(&exec->copies, &exec->copies_room, copies) : status;
     return status == WEFT_OK && items > exec->item_room ? grow_items(exec, items + 16) : status;
+}
+
+void weft_exec_prepare(struct weft_exec_run *run)
+{
+    const struct weft_exec_group *group = run->job->stage[0].group;
+    weft_status_t status = reserve(run->exec, run->job);
+    char name[96], text[WEFT_ERROR_TEXT_LEN + sizeof(name)];
+    if (status != WEFT_OK) {
+        weft_p2p_comm_name(run->exec->spec.messages, weft_exec_member(group, group->rank), name,
+                           sizeof(name));
+        snprintf(text, sizeof(text), "%s: %s", name, weft_error_text());
+        weft_exec_fail(run, status, WEFT_WIRE_NO_RANK, text);
+    }
 }
 
 /* ---- the loop ---- */
@@ -105,21 +119,9 @@ void weft_exec_run_open(struct weft_exec_run *run, struct weft_exec *exec,
     run->status = WEFT_OK;
     run->stage = run->round = run->index = run->entry = 0;
     run->board = NULL;
-    run->is_begun = false;
+    run->is_begun = run->is_mapped = false;
+    run->withdrawn_ns = 0;
     run->sends = run->recvs = run->next_recv = 0;
-}
-
-void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, const char *text)
-{
-    struct weft_exec *exec = run->exec;
-    char name[128];
-    if (run->state == WEFT_RUN_DRAINS) {
-        return;
-    }
-    exec->spec.name(exec->spec.owner, run->job, name, sizeof(name));
-    run->status = status;
-    snprintf(exec->text, sizeof(exec->text), "%s: %s", name, text);
-    run->state = WEFT_RUN_DRAINS;
 }
 
 /* false: it has failed, or must wait. */
@@ -188,20 +190,26 @@ static void do_anys(struct weft_exec_run *run, struct weft_plan_step *step)
     uint32_t first = run->index;
     uint32_t count = run->plan->parts;
     uint32_t claimed, done = 0;
+    weft_board_begin_claims(run->board);
     while ((claimed = weft_board_claim(run->board, count)) < count) {
         if (!run->is_mapped && !weft_exec_map(run)) {
-            return; /* it has failed, and the communicator */
+            break; /* it has failed, and the communicator */
         }
         run->plan->builder->step(run->plan, run->group->rank, run->round, first + claimed, step);
         (void)do_step(run, step);
         done++;
     }
-    if (done > 0) {
-        struct weft_board_table *table = run->board->table;
-        atomic_fetch_add(&table->any_done, done); /* with whoever says that it sleeps, then looks */
-        if (atomic_load_explicit(&table->sleepers, memory_order_relaxed) != 0) {
-            weft_exec_ring(run->exec, run->group);
-        }
+    if (done > 0 && weft_exec_has_withdrawn(run)) {
+        done = 0; /* what we read there may not be what it was: nobody gets it */
+    }
+    atomic_fetch_add(&run->board->table->any_done, done);
+    weft_board_end_claims(run->board);
+    /* … with whoever says that it sleeps, then looks */
+    if (atomic_load_explicit(&run->board->table->sleepers, memory_order_relaxed) != 0) {
+        weft_exec_ring(run->exec, run->group);
+    }
+    if (run->state == WEFT_RUN_DRAINS) {
+        return;
     }
     run->anys = count;
     run->index = first + count;
@@ -246,6 +254,10 @@ static bool do_stage(struct weft_exec_run *run)
         return false;
     }
     if (run->board != NULL) {
+        if (run->is_mapped && run->anys == 0 && weft_exec_has_withdrawn(run)) {
+            weft_exec_await_end(run);
+            return false; /* the same */
+        }
         weft_exec_shared_end(run);
         run->board = NULL;
     }
@@ -267,9 +279,9 @@ void weft_exec_advance(struct weft_exec_run *run)
             run->state = WEFT_RUN_OVER;
         }
     }
-    if (run->state == WEFT_RUN_DRAINS && weft_exec_is_drained(run)) {
-        if (run->board != NULL && run->is_mapped) {
-            weft_exec_shared_end(run);
+    if (run->state == WEFT_RUN_DRAINS && weft_exec_is_drained(run) && weft_exec_withdraw(run)) {
+        if (run->is_mapped) {
+            weft_exec_unmap(run);
         }
         run->state = WEFT_RUN_OVER;
     } else if (run->state == WEFT_RUN_GOES) {
@@ -324,14 +336,10 @@ weft_status_t weft_exec_finish(struct weft_exec_run *run)
 weft_status_t weft_exec_run(struct weft_exec *exec, struct weft_exec_job *job)
 {
     struct weft_exec_run run;
-    weft_status_t status;
     if (job->quick != NULL) {
         return weft_exec_run_quickly(exec, job);
     }
-    status = weft_exec_prepare(exec, job);
-    if (status != WEFT_OK) {
-        return status;
-    }
     weft_exec_run_open(&run, exec, job);
+    weft_exec_prepare(&run);
     return weft_exec_finish(&run);
 }

@@ -112,7 +112,7 @@ static bool take_slots(struct weft_exec_run *run)
 {
     size_t len = run->plan->slots * run->binding.slot_len;
     if (len > run->board->ring_len) {
-        weft_exec_fail(run, WEFT_ERR_UNSUPPORTED,
+        weft_exec_fail(run, WEFT_ERR_UNSUPPORTED, WEFT_WIRE_NO_RANK,
                        "the plan needs more shared memory than there is");
         return false;
     }

@@ -25,8 +25,7 @@ static uint32_t missing_rank(const struct weft_exec_run *run)
     return group->members != NULL ? group->members[run->await.rank] : run->await.rank;
 }
 
-/* Those of this host may have no other way to hear it. */
-static void show_failure(struct weft_exec_run *run)
+void weft_exec_show_failure(struct weft_exec_run *run)
 {
     for (uint32_t i = 0; i < run->job->stages; i++) {
         struct weft_exec_group *group = run->job->stage[i].group;
@@ -36,12 +35,22 @@ static void show_failure(struct weft_exec_run *run)
     }
 }
 
-void weft_exec_fail_all(struct weft_exec_run *run, weft_status_t status, uint32_t rank,
-                        const char *text)
+void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, uint32_t rank,
+                    const char *text)
 {
-    weft_exec_fail(run, status, text);
-    show_failure(run);
-    weft_p2p_comm_fail(run->exec->spec.messages, status, rank, text, true);
+    struct weft_exec *exec = run->exec;
+    char name[128];
+    if (run->state == WEFT_RUN_DRAINS) {
+        return;
+    }
+    exec->spec.name(exec->spec.owner, run->job, name, sizeof(name));
+    run->status = status;
+    snprintf(exec->text, sizeof(exec->text), "%s: %s", name, text);
+    run->state = WEFT_RUN_DRAINS;
+    weft_exec_show_failure(run);
+    if (atomic_load(exec->ended) == WEFT_OK) { /* the others count on us */
+        weft_p2p_comm_fail(exec->spec.messages, status, rank, text, true);
+    }
 }
 
 /* After the communicator's end: with the verdict's words. */
@@ -52,8 +61,7 @@ bool weft_exec_check_end(struct weft_exec_run *run)
     if (ended == WEFT_OK || run->state == WEFT_RUN_DRAINS) {
         return false;
     }
-    weft_exec_fail(run, ended, weft_p2p_comm_text(exec->spec.messages));
-    show_failure(run);
+    weft_exec_fail(run, ended, WEFT_WIRE_NO_RANK, weft_p2p_comm_text(exec->spec.messages));
     return true;
 }
 
@@ -103,7 +111,7 @@ static bool check_gone(struct weft_exec_run *run, uint64_t now_ns)
     if (weft_exec_is_reached(exec, &run->await)) {
         return false;
     }
-    weft_exec_fail_all(run, status, gone.rank, gone.text);
+    weft_exec_fail(run, status, gone.rank, gone.text);
     return true;
 }
 
@@ -129,9 +137,9 @@ static void keep_time(struct weft_exec_run *run, uint64_t now_ns)
         weft_exec_find_limit(exec, &deadline_ns, &stuck.timeout_ms);
     }
     if (is_dispute_over(run, now_ns)) {
-        weft_exec_fail_all(run, WEFT_ERR_MISMATCH, stuck.missing,
-                           "what a rank sent has another length than was expected: the ranks "
-                           "made different calls");
+        weft_exec_fail(run, WEFT_ERR_MISMATCH, stuck.missing,
+                       "what a rank sent has another length than was expected: the ranks "
+                       "made different calls");
         return;
     }
     stuck.is_late = now_ns >= deadline_ns;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define VERDICT_MS 1000
+#define MAP_WAIT_NS 20000
 
 struct extent {
     size_t in, out; /* bytes of a rank's buffers that others touch */
@@ -73,28 +74,33 @@ static weft_status_t map(struct weft_exec_run *run, uint32_t rank,
                          struct weft_mem_mapping **held_p)
 {
     struct weft_exec *exec = run->exec;
-    uint64_t deadline_ns = weft_clock_after_ms(1000);
     void *memory = NULL;
-    for (;;) {
-        weft_status_t status;
+    weft_status_t status;
+    for (bool is_first = true;; is_first = false) {
+        const _Atomic uint32_t never = 0;
         weft_engine_lock(exec->engine);
         status = weft_p2p_map(exec->spec.messages, weft_exec_member(run->group, rank), place,
                               &memory, held_p);
         weft_engine_unlock(exec->engine);
-        if (status == WEFT_OK) {
-            if (*held_p != NULL) {
-                weft_mem_mapping_warm(*held_p, memory, place->len);
-            }
-            *memory_p = memory;
-            return WEFT_OK;
+        if (status != WEFT_ERR_BUSY) {
+            break;
         }
-        if (status != WEFT_ERR_BUSY || weft_clock_ns() > deadline_ns ||
-            atomic_load(exec->ended) != WEFT_OK) {
-            return status;
+        if (is_first) {
+            weft_exec_await_end(run);
+            run->await.rank = rank;
+            weft_exec_begin_time(run);
         }
-        _Atomic uint32_t never = 0;
-        weft_engine_wait(exec->engine, &never, weft_clock_ns() + 20000);
+        weft_engine_wait(exec->engine, &never, weft_clock_ns() + MAP_WAIT_NS);
+        weft_exec_glance(run);
+        if (run->state == WEFT_RUN_DRAINS) {
+            return run->status;
+        }
     }
+    if (status == WEFT_OK && *held_p != NULL) {
+        weft_mem_mapping_warm(*held_p, memory, place->len);
+    }
+    *memory_p = memory;
+    return status;
 }
 
 static weft_status_t map_rank(struct weft_exec_run *run, uint32_t rank)
@@ -115,11 +121,9 @@ static weft_status_t map_rank(struct weft_exec_run *run, uint32_t rank)
                                                : status;
 }
 
-/* The others count on us. */
 static bool fail(struct weft_exec_run *run, weft_status_t status)
 {
-    weft_exec_fail(run, status, weft_error_text());
-    weft_p2p_comm_fail(run->exec->spec.messages, status, WEFT_WIRE_NO_RANK, run->exec->text, true);
+    weft_exec_fail(run, status, WEFT_WIRE_NO_RANK, weft_error_text());
     return false;
 }
 
@@ -161,9 +165,8 @@ static bool is_end_heard(struct weft_exec_run *run, uint32_t peer)
 {
     uint64_t deadline_ns = weft_clock_after_ms(VERDICT_MS);
     _Atomic uint32_t never = 0;
-    run->await = (struct weft_exec_await){.word = &run->board->seats[peer].lines[0].head,
-                                          .value = run->board->clock + (UINT32_C(1) << 30),
-                                          .rank = peer};
+    weft_exec_await_end(run);
+    run->await.rank = peer;
     while (!weft_exec_look_around(run)) {
         if (weft_clock_ns() > deadline_ns) {
             return false;

@@ -18,12 +18,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define FIRST_ROOM 16
 
 struct allocation {
     struct weft_mem_region region;
     uint64_t id;
+    size_t own_from, own_to; /* pages that are not the region's any more lie between */
 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -225,24 +228,78 @@ static struct weft_mem_place place_in(const struct allocation *allocation, uint6
     };
 }
 
+/* Under table_lock. NULL: the bytes do not lie in one allocation. */
+static struct allocation *find_holder(const void *address, size_t len, size_t *offset_p)
+{
+    size_t at = count_upto(address);
+    struct allocation *allocation = at > 0 ? &table[at - 1] : NULL;
+    size_t offset =
+        allocation != NULL ? (uintptr_t)address - (uintptr_t)allocation->region.base : 0;
+
+    *offset_p = offset;
+    return allocation != NULL && offset < allocation->region.len &&
+                   len <= allocation->region.len - offset
+               ? allocation
+               : NULL;
+}
+
 bool weft_mem_find(const void *address, size_t len, struct weft_mem_place *place_p)
 {
-    bool is_found = false;
-    size_t at;
+    const struct allocation *allocation;
+    bool is_found;
+    size_t offset;
 
     pthread_mutex_lock(&table_lock);
-    at = count_upto(address);
-    if (at > 0) {
-        const struct allocation *allocation = &table[at - 1];
-        size_t offset = (uintptr_t)address - (uintptr_t)allocation->region.base;
-
-        is_found = offset < allocation->region.len && len <= allocation->region.len - offset;
-        if (is_found) {
-            *place_p = place_in(allocation, offset);
-        }
+    allocation = find_holder(address, len, &offset);
+    is_found = allocation != NULL &&
+               (offset >= allocation->own_to || offset + len <= allocation->own_from);
+    if (is_found) {
+        *place_p = place_in(allocation, offset);
     }
     pthread_mutex_unlock(&table_lock);
     return is_found;
+}
+
+/* Private pages with the content of these, in their place. */
+static weft_status_t replace_pages(uint8_t *pages, size_t len)
+{
+    void *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (copy == MAP_FAILED) {
+        return weft_fail_errno("cannot replace %zu bytes of shared memory", len);
+    }
+    memcpy(copy, pages, len);
+    if (mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, pages) == MAP_FAILED) {
+        weft_status_t status = weft_fail_errno("cannot replace %zu bytes of shared memory", len);
+
+        munmap(copy, len);
+        return status;
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft_mem_disown(void *memory, size_t len)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    weft_status_t status = WEFT_OK;
+    struct allocation *allocation;
+    size_t from, to;
+
+    pthread_mutex_lock(&table_lock);
+    allocation = find_holder(memory, len, &from);
+    if (allocation != NULL && len > 0) { /* else it is ours alone already */
+        to = (from + len + page - 1) & ~(page - 1);
+        from &= ~(page - 1);
+        status = replace_pages(allocation->region.base + from, to - from);
+        if (status == WEFT_OK) {
+            allocation->own_from = allocation->own_to == 0 || from < allocation->own_from
+                                       ? from
+                                       : allocation->own_from;
+            allocation->own_to = to > allocation->own_to ? to : allocation->own_to;
+        }
+    }
+    pthread_mutex_unlock(&table_lock);
+    return status;
 }
 
 /* Once per allocation and peer: not worth a second order of the array. */

@@ -57,6 +57,10 @@ void weft_mem_mapping_warm(struct weft_mem_mapping *mapping, void *memory, size_
 weft_status_t weft_mem_alloc(size_t len, void **memory_p);
 weft_status_t weft_mem_free(void *memory); /* ERR_INVALID: not from weft_mem_alloc() */
 
+/* From now on the pages of [memory, memory + len), which lies in one allocation, are this process's alone,
+ * with the content they had: whoever has mapped them keeps the old ones. Not found any more. ERR_MEMORY. */
+weft_status_t weft_mem_disown(void *memory, size_t len);
+
 struct weft_mem_place {
     uint64_t id;     /* of the allocation; never used twice in a process, never 0 */
     int fd;          /* lent while the allocation lives */

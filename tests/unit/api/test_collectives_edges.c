@@ -427,6 +427,48 @@ static void names_and_sizes_are_as_listed(void **state)
     assert_int_equal(weft_dtype_size((weft_dtype_t)-1), 0);
 }
 
+/* What waits to be reduced lies in scratch memory, each message at a multiple of 64 bytes: lengths with
+ * which it would just fill its pages, on communicators that have had no longer ones. */
+static int check_scratch(weft_comm_t comm, const char *algorithm, size_t count, int rank,
+                         struct harness_shared *shared)
+{
+    static _Thread_local uint8_t in[4096], out[4096];
+    weft_call_t call = WEFT_CALL_INIT;
+    weft_comm_t fresh;
+    memset(in, rank + 1, sizeof(in));
+    call.coll = WEFT_REDUCE;
+    call.dtype = WEFT_U8;
+    call.in = in;
+    call.out = out;
+    call.count = count;
+    call.algorithm = algorithm;
+    EXPECT_OK(weft_comm_split(comm, 0, rank, &fresh));
+    EXPECT_OK(weft_collective(fresh, &call, NULL));
+    EXPECT_OK(weft_comm_close(fresh));
+    for (size_t i = 0; i < count && rank == 0; i++) {
+        EXPECT(out[i] == shared->ranks * (shared->ranks + 1) / 2);
+    }
+    return 0;
+}
+
+static int run_scratch(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    const size_t counts[] = {4095, 2047, 1365, 1364, 1023, 819};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        EXPECT_PASS(check_scratch(comm, "binomial", counts[i], rank, shared));
+        EXPECT_PASS(check_scratch(comm, "binary", counts[i], rank, shared));
+    }
+    return 0;
+}
+
+static void scratch_memory_is_as_long_as_what_waits_there(void **state)
+{
+    (void)state;
+    for (int ranks = 3; ranks <= 6; ranks++) {
+        run_ways(PROCESSES, ranks, run_scratch);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +484,7 @@ int main(void)
         cmocka_unit_test(calls_on_an_aborted_communicator_say_so),
         cmocka_unit_test(a_forked_child_finds_the_communicator_dead),
         cmocka_unit_test(names_and_sizes_are_as_listed),
+        cmocka_unit_test(scratch_memory_is_as_long_as_what_waits_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

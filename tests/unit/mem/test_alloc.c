@@ -428,11 +428,44 @@ static void a_child_forked_while_others_allocate_can_free(void **state)
     }
 }
 
+/* Somebody has the memory mapped, and writes to it whenever he likes. */
+static void what_is_disowned_nobody_else_reaches(void **state)
+{
+    size_t len = 8 * PAGE;
+    uint8_t *memory = alloc(len);
+    struct weft_mem_region other;
+    struct weft_mem_place place;
+
+    (void)state;
+    assert_true(weft_mem_find(memory, len, &place));
+    assert_int_equal(weft_mem_region_map(weft_fd_own(dup(place.fd)), len, &other), WEFT_OK);
+    memset(memory, 1, len);
+    assert_int_equal(weft_mem_disown(memory + 2 * PAGE + 7, PAGE), WEFT_OK); /* of two pages */
+    memset(other.base, 2, len);
+    for (size_t i = 0; i < len; i++) {
+        assert_int_equal(memory[i], i / PAGE == 2 || i / PAGE == 3 ? 1 : 2);
+    }
+    assert_true(weft_mem_find(memory, 2 * PAGE, &place));
+    assert_true(weft_mem_find(memory + 4 * PAGE, 4 * PAGE, &place));
+    assert_false(weft_mem_find(memory, 2 * PAGE + 1, &place));
+    assert_false(weft_mem_find(memory + 4 * PAGE - 1, 1, &place));
+    assert_int_equal(weft_mem_disown(memory + 3 * PAGE, 5 * PAGE), WEFT_OK); /* some are already */
+    memset(other.base, 3, len);
+    assert_int_equal(memory[2 * PAGE - 1], 3);
+    assert_int_equal(memory[3 * PAGE], 1);
+    assert_int_equal(memory[len - 1], 2);
+    assert_false(weft_mem_find(memory + len - 1, 1, &place));
+    assert_int_equal(weft_mem_disown(&place, sizeof(place)), WEFT_OK); /* nobody else's anyway */
+    weft_mem_region_close(&other);
+    assert_int_equal(weft_mem_free(memory), WEFT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_address_of_an_allocation_is_found_and_none_beside_it),
         cmocka_unit_test(two_allocations_do_not_make_one),
+        cmocka_unit_test(what_is_disowned_nobody_else_reaches),
         cmocka_unit_test(only_what_was_allocated_can_be_freed_and_once),
         cmocka_unit_test(ids_are_found_until_freed_and_never_come_back),
         cmocka_unit_test(many_are_told_apart_whatever_order_they_go_in),
