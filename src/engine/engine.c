@@ -422,11 +422,10 @@ bool weft_engine_quick_round(struct weft_engine *engine)
     return has_moved;
 }
 
-bool weft_engine_round(struct weft_engine *engine)
+/* Who has something, says the kernel. */
+static bool run_sources(struct weft_engine *engine)
 {
-    bool has_moved = run_tasks(engine);
-    has_moved |= run_timers(engine);
-    has_moved |= run_pollers(engine);
+    bool has_moved = false;
     engine->batch_len = epoll_wait(engine->epfd, engine->batch, WEFT_ENGINE_BATCH, 0);
     for (engine->batch_next = 0; engine->batch_next < engine->batch_len;) {
         const struct epoll_event *event = &engine->batch[engine->batch_next++];
@@ -437,12 +436,29 @@ bool weft_engine_round(struct weft_engine *engine)
         }
     }
     engine->batch_len = 0;
+    return has_moved;
+}
+
+/* As long as pollers find something by themselves the kernel is asked now and then only. */
+bool weft_engine_round(struct weft_engine *engine)
+{
+    bool has_moved = run_tasks(engine);
+    bool has_found;
+    has_moved |= run_timers(engine);
+    has_found = run_pollers(engine);
+    has_moved |= has_found;
+    if (!has_found || weft_engine_is_full_due(engine)) {
+        if (run_sources(engine)) {
+            has_moved = true;
+            (void)run_pollers(engine); /* it is theirs, mostly */
+        }
+        atomic_store_explicit(&engine->full_due,
+                              atomic_load_explicit(&engine->drives, memory_order_relaxed) +
+                                  WEFT_ENGINE_FULL_EVERY,
+                              memory_order_relaxed);
+    }
     weft_count(&engine->counters, WEFT_COUNTER_ROUNDS, 1);
     note_drive(engine);
-    atomic_store_explicit(&engine->full_due,
-                          atomic_load_explicit(&engine->drives, memory_order_relaxed) +
-                              WEFT_ENGINE_FULL_EVERY,
-                          memory_order_relaxed);
     announce_completions(engine);
     return has_moved;
 }

@@ -83,6 +83,8 @@ void weft_engine_set_starting(struct weft_engine *engine, unsigned ranks, bool i
 /* Ranks that share the CPUs with this one: more ranks than CPUs, and waiting yields instead of
  * spinning. */
 void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here);
+/* More ranks than CPUs: whoever looks in vain keeps another from running. */
+bool weft_engine_is_crowded(const struct weft_engine *engine);
 struct weft_counters *weft_engine_counters(struct weft_engine *engine);
 
 /* ---- under the lock, or before anybody else knows the engine ---- */

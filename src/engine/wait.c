@@ -45,6 +45,11 @@ void weft_engine_set_load(struct weft_engine *engine, unsigned ranks_here)
     atomic_store(&engine->yield_ns, ranks_here > 8 * engine->cpus ? 0 : YIELD_NS);
 }
 
+bool weft_engine_is_crowded(const struct weft_engine *engine)
+{
+    return atomic_load_explicit(&engine->quick_turns, memory_order_relaxed) == CROWDED_TURNS;
+}
+
 void weft_engine_set_starting(struct weft_engine *engine, unsigned ranks, bool is_serving)
 {
     weft_engine_set_load(engine, ranks);

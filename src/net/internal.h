@@ -19,8 +19,9 @@ struct weft_net_acceptor {
     struct weft_list pending; /* of conn.node, oldest first */
     unsigned pending_count;
     bool is_local;
-    uid_t uid;    /* ours, when it was opened */
-    bool is_full; /* not accepting until one of the pending has moved */
+    uid_t uid;       /* ours, when it was opened */
+    bool is_full;    /* not accepting until one of the pending has moved */
+    bool has_looked; /* … and those inside were heard once more */
     uint8_t nonces[WEFT_NET_NONCES][WEFT_WIRE_NONCE_LEN]; /* drawn ahead, each used once */
     unsigned nonces_left;
     char error[160]; /* why accepting failed */

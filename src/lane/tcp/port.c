@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MISSES_MAX 2000 /* fruitless looks, about a millisecond: cold again */
-#define MISSES_WEAK 16  /* so many, and a lane with bytes takes its place */
+#define MISSES_MAX 2000  /* fruitless looks, about a millisecond: cold again */
+#define MISSES_CROWDED 2 /* … when there are more ranks than CPUs */
+#define MISSES_WEAK 16   /* so many, and a lane with bytes takes its place */
 
 /* ---- which lanes to look at ---- */
 
@@ -105,12 +106,13 @@ static void look_at_ready(struct weft_lane_tcp_port *port, struct weft_lane_tcp_
 
 static void look_at_hot(struct weft_lane_tcp_port *port, struct weft_lane_tcp_tell *tell)
 {
+    uint32_t limit = weft_engine_is_crowded(port->spec.engine) ? MISSES_CROWDED : MISSES_MAX;
     for (unsigned i = 0; i < WEFT_LANE_TCP_HOT && weft_lane_tcp_can_tell(tell); i++) {
         struct weft_lane_tcp *lane = port->hot[i];
         if (lane == NULL || lane->round == port->round) {
             continue;
         }
-        if (lane->state == WEFT_LANE_TCP_LOST || ++lane->misses > MISSES_MAX) {
+        if (lane->state == WEFT_LANE_TCP_LOST || ++lane->misses > limit) {
             lane->is_hot = false;
             port->hot[i] = NULL;
             continue;

@@ -312,13 +312,15 @@ static void check_replacing(bool is_sealed)
     uint32_t moves = 0;
     open_pair(&pair, is_sealed, two_nics);
     assert_true(await(&pair.rank[1], knows_ways));
-    begin_talk(&pair, 3000);
-    while (atomic_load(&pair.rank[0].is_done) == 0 && atomic_load(&pair.rank[1].is_done) == 0) {
-        moves += locked(&pair.rank[1], seek);
-        assert_true(await(&pair.rank[1], is_settled));
+    for (uint32_t talks = 0; moves <= 20; talks++) { /* with fewer this has shown little */
+        assert_true(talks < 20);
+        begin_talk(&pair, 3000);
+        while (atomic_load(&pair.rank[0].is_done) == 0 && atomic_load(&pair.rank[1].is_done) == 0) {
+            moves += locked(&pair.rank[1], seek);
+            assert_true(await(&pair.rank[1], is_settled));
+        }
+        end_talk(&pair);
     }
-    end_talk(&pair);
-    assert_true(moves > 20); /* else this has shown little */
     for (int i = 0; i < 2; i++) {
         assert_true(await(&pair.rank[i], has_nothing_kept)); /* it is told with the next beat */
     }
