@@ -52,10 +52,6 @@ struct weft_exec_needs {
 void weft_exec_measure(const struct weft_plan *plan, uint32_t rank,
                        struct weft_exec_needs *needs_p);
 
-/* Bytes of shared slots that a plan needs for this data. */
-size_t weft_exec_slots_len(const struct weft_plan *plan, const struct weft_exec_group *group,
-                           const struct weft_exec_data *data);
-
 struct weft_exec_stage {
     struct weft_plan plan;
     struct weft_exec_needs needs;
