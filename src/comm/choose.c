@@ -144,12 +144,23 @@ static bool can_map(const struct weft_collectives *it, const struct weft_exec_st
             (strcmp(name, "oneshot") == 0 && stage->may_pull && !is_crowded));
 }
 
+/* Lengths that no signature compares. */
+static bool are_lengths_private(const struct weft_exec_stage *stage)
+{
+    const struct weft_exec_data *data = &stage->data;
+    return stage->plan.coll == WEFT_GATHER || stage->plan.coll == WEFT_SCATTER ||
+           (stage->plan.coll == WEFT_ALLTOALL &&
+            (data->in_counts != NULL || data->out_counts != NULL || data->in_places != NULL ||
+             data->out_places != NULL));
+}
+
 static void finish_stage(struct weft_collectives *it, struct weft_exec_stage *stage)
 {
     size_t len = stage->data.count * weft_dtype_size(stage->data.dtype);
     uint32_t parts = (uint32_t)((len + MAPPED_CHUNK - 1) / MAPPED_CHUNK);
     weft_exec_measure(&stage->plan, stage->group->rank, &stage->needs);
     stage->data.prelude = prelude_of(it, stage);
+    stage->sends_empty = are_lengths_private(stage);
     stage->may_pull = may_pull(it, stage, len);
     stage->has_mapped =
         can_map(it, stage) &&

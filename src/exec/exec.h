@@ -56,7 +56,8 @@ struct weft_exec_stage {
     struct weft_plan plan;
     struct weft_exec_needs needs;
     bool has_mapped;
-    bool may_pull;           /* by CMA: everybody can, and the inputs are long enough */
+    bool sends_empty; /* blocks: each rank knows only its own, and a message shows the length */
+    bool may_pull;    /* by CMA: everybody can, and the inputs are long enough */
     struct weft_plan mapped; /* instead, when all buffers can be read and written by all */
     struct weft_exec_group *group;
     struct weft_exec_data data;
