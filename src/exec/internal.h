@@ -104,6 +104,7 @@ struct weft_exec {
     uint64_t moved;
     struct weft_exec_pace pace;
     struct weft_exec_way ways[WEFT_COLLS][WEFT_EXEC_WAY_LENS];
+    uint64_t process;
     pid_t pid;
 
     /* a run that waits long, or is not its caller's (queue.c); under the engine's lock */
