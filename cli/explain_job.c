@@ -155,6 +155,7 @@ static bool take_settings(const struct explain_wish *wish, struct explain_job *j
     } else {
         snprintf(algo, sizeof(algo), "%s", params->text[WEFT_PARAM_ALGO]);
         job->ask.algo = wish->algo != NULL ? wish->algo : algo;
+        job->ask.is_demanded = wish->algo != NULL;
         job->ask.is_deterministic =
             wish->is_deterministic || params->number[WEFT_PARAM_DETERMINISTIC] != 0;
         job->facts.eager_max = (double)params->number[WEFT_PARAM_EAGER];

@@ -77,6 +77,7 @@ static struct weft_plan_ask ask_for(const struct weft_collectives *it, const wef
         .is_equal = !may_differ(call),
         .is_deterministic = params->number[WEFT_PARAM_DETERMINISTIC] != 0,
         .algo = call->algorithm != NULL ? call->algorithm : params->text[WEFT_PARAM_ALGO],
+        .is_demanded = call->algorithm != NULL,
     };
 }
 

@@ -194,8 +194,9 @@ static weft_status_t decide(struct chooser *chooser)
     if (status != WEFT_OK) {
         return status;
     }
-    /* a bare name is for the operations that it can do */
-    if (named != NULL && (does(chooser, named) || weft_choose_is_meant(algo, ask->coll))) {
+    /* a bare name of WEFT_ALGO is for the operations that it can do */
+    if (named != NULL &&
+        (does(chooser, named) || ask->is_demanded || weft_choose_is_meant(algo, ask->coll))) {
         snprintf(chooser->reason, sizeof(chooser->reason), "%s was asked for by name", name);
         return take(chooser, named);
     }

@@ -162,6 +162,7 @@ struct weft_plan_ask {
     bool is_equal;         /* all pieces are of one size */
     bool is_deterministic; /* equal bits whatever the hosts */
     const char *algo;      /* as WEFT_ALGO: "", "ring", "allreduce:ring,broadcast:chain"; lent */
+    bool is_demanded; /* a bare name in it is for this operation, not for those that it can do */
 };
 
 #define WEFT_PLAN_OPTIONS 32

@@ -292,6 +292,13 @@ static int run_bad_calls(weft_comm_t comm, int rank, struct harness_shared *shar
     status = weft_collective(comm, &call, NULL);
     EXPECT(status == WEFT_ERR_INVALID || status == WEFT_ERR_UNSUPPORTED);
     EXPECT(strstr(weft_error_text(), "no such algorithm") != NULL);
+    call.coll = WEFT_BROADCAST;
+    call.algorithm = "ring"; /* which is for other operations */
+    EXPECT(weft_collective(comm, &call, NULL) == WEFT_ERR_UNSUPPORTED);
+    EXPECT(strstr(weft_error_text(), "ring") != NULL);
+    call.coll = WEFT_ALLREDUCE;
+    call.algorithm = "hierarchical"; /* there is one host */
+    EXPECT(weft_collective(comm, &call, NULL) == WEFT_ERR_UNSUPPORTED);
     EXPECT_OK(weft_barrier(comm, NULL)); /* it goes on */
     return 0;
 }

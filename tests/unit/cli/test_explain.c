@@ -75,6 +75,17 @@ static void a_ring_is_one_line_per_kind_of_round(void **state)
     cli_close(&cli);
 }
 
+static void an_algorithm_that_cannot_do_it_is_refused(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "explain", "broadcast", "-n", "4", "--algo", "ring");
+    assert_int_not_equal(cli.status, 0);
+    assert_has(cli.err, "ring does not do this operation; possible: ");
+    cli_close(&cli);
+}
+
 static void a_tree_is_arrows(void **state)
 {
     (void)state;
@@ -267,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_choice_comes_with_reason_runners_up_and_steps),
         cmocka_unit_test(a_ring_is_one_line_per_kind_of_round),
+        cmocka_unit_test(an_algorithm_that_cannot_do_it_is_refused),
         cmocka_unit_test(a_tree_is_arrows),
         cmocka_unit_test(several_hosts_are_composed),
         cmocka_unit_test(json_has_the_fixed_keys),

@@ -287,6 +287,10 @@ static void a_name_is_taken_or_refused_with_those_that_can(void **state)
     /* a bare name is for the operations that it can do */
     ask.algo = "ring";
     assert_string_not_equal(name_of(&facts, &ask), "ring");
+    ask.is_demanded = true; /* … unless it was said of this one */
+    assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(weft_error_text(), "ring does not do this operation"));
+    ask.is_demanded = false;
     ask.algo = "pairwise";
     assert_string_equal(name_of(&facts, &ask), "pairwise");
     ask.algo = "ring,alltoall:bruck,broadcast:chain";
