@@ -7,6 +7,7 @@
 #include "comm/collectives.h"
 #include "reduce/reduce.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAPPED_CHUNK ((size_t)64 << 10)
@@ -46,6 +47,17 @@ static bool may_differ(const weft_call_t *call)
     return is_uneven(call) || call->coll == WEFT_GATHER || call->coll == WEFT_SCATTER;
 }
 
+/* ---- what a call wishes ---- */
+
+static struct weft_comm_wish take_wish(const char *algorithm)
+{
+    struct weft_comm_wish wish = {.is_said = algorithm != NULL};
+    if (wish.is_said) {
+        snprintf(wish.text, sizeof(wish.text), "%s", algorithm);
+    }
+    return wish;
+}
+
 /* ---- asking ---- */
 
 static double all_bytes(const struct weft_collectives *it, const weft_call_t *call)
@@ -83,14 +95,16 @@ static struct weft_plan_ask ask_for(const struct weft_collectives *it, const wef
 
 /* Running the model takes a while: what it said for a size holds for those about as large. */
 static weft_status_t choose(struct weft_collectives *it, const struct weft_plan_ask *ask,
-                            bool is_kept, struct weft_plan *plan_p)
+                            const char *algorithm, struct weft_plan *plan_p)
 {
     uint32_t bucket = weft_plan_bucket(ask->bytes);
-    struct weft_comm_choice *kept =
-        &it->choices[(bucket * WEFT_COLLS + (uint32_t)ask->coll) % WEFT_COLLECTIVE_CHOICES];
+    uint32_t index = bucket * WEFT_COLLS + (uint32_t)ask->coll + weft_comm_wish_hash(algorithm);
+    struct weft_comm_choice *kept = &it->choices[index % WEFT_COLLECTIVE_CHOICES];
+    bool is_kept = weft_comm_wish_fits(algorithm);
     weft_status_t status;
     if (is_kept && kept->is_used && kept->bucket == bucket &&
         kept->plan.coll == (uint32_t)ask->coll && kept->is_equal == ask->is_equal &&
+        weft_comm_wish_is(&kept->wish, algorithm) &&
         (kept->plan.builder->traits & WEFT_PLAN_SHARED) == 0 &&
         kept->plan.builder != &weft_plan_hierarchical) {
         return weft_plan_shape(kept->plan.builder, ask->coll, it->whole.ranks, ask->root,
@@ -100,8 +114,11 @@ static weft_status_t choose(struct weft_collectives *it, const struct weft_plan_
     }
     status = weft_plan_choose(&it->facts, ask, plan_p, NULL);
     if (status == WEFT_OK && is_kept) {
-        *kept = (struct weft_comm_choice){
-            .is_used = true, .bucket = bucket, .is_equal = ask->is_equal, .plan = *plan_p};
+        *kept = (struct weft_comm_choice){.is_used = true,
+                                          .bucket = bucket,
+                                          .is_equal = ask->is_equal,
+                                          .wish = take_wish(algorithm),
+                                          .plan = *plan_p};
     }
     return status;
 }
@@ -250,7 +267,7 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
     struct weft_exec_job *job = &shape->job;
     struct weft_exec_stage *stage = &job->stage[0];
     const struct weft_plan_ask ask = ask_for(it, call);
-    weft_status_t status = choose(it, &ask, call->algorithm == NULL, &stage->plan);
+    weft_status_t status = choose(it, &ask, call->algorithm, &stage->plan);
     shape->is_used = false;
     if (status != WEFT_OK) {
         return status;
@@ -261,6 +278,7 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
     shape->root = (uint32_t)call->root;
     shape->count = call->count;
     shape->scale = call->scale;
+    shape->wish = take_wish(call->algorithm);
     shape->algorithm = stage->plan.builder->name;
     job->stages = 1;
     job->quick = NULL;
