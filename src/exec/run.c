@@ -312,6 +312,7 @@ void weft_exec_close(struct weft_exec *exec)
     free(exec->scratch);
     free(exec->copies);
     free(exec->views);
+    weft_exec_queue_close(exec);
     free(exec);
 }
 
