@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From a call to a job: which plan, over which group, with which data. Everything the choice depends on is
- * the same on all ranks: facts that they exchanged, and the call itself. How long the pieces of an uneven
- * gather, scatter or alltoall are, only some ranks know: there the length does not choose.
+ * the same on all ranks: facts that they exchanged, and the call itself. How long the pieces of a gather, a
+ * scatter or an alltoall with arrays are, only some ranks know: there the length does not choose.
  */
 #include "comm/collectives.h"
 #include "reduce/reduce.h"
@@ -41,10 +41,12 @@ static void fill_data(const weft_call_t *call, uint32_t ranks, struct weft_exec_
     };
 }
 
-/* Of gather and scatter only the root knows whether its pieces differ: so they may, always. */
-static bool may_differ(const weft_call_t *call)
+/* The pieces that all ranks give alike; NULL: there are no arrays of them. */
+static const size_t *known_counts(const weft_call_t *call)
 {
-    return is_uneven(call) || call->coll == WEFT_GATHER || call->coll == WEFT_SCATTER;
+    return call->coll == WEFT_ALLGATHER        ? call->out_counts
+           : call->coll == WEFT_REDUCE_SCATTER ? call->in_counts
+                                               : NULL;
 }
 
 /* ---- what a call wishes ---- */
@@ -64,33 +66,32 @@ static double all_bytes(const struct weft_collectives *it, const weft_call_t *ca
 {
     bool is_vector = call->coll == WEFT_ALLREDUCE || call->coll == WEFT_BROADCAST ||
                      call->coll == WEFT_REDUCE || call->coll == WEFT_BARRIER;
-    const size_t *counts = call->coll == WEFT_ALLGATHER        ? call->out_counts
-                           : call->coll == WEFT_REDUCE_SCATTER ? call->in_counts
-                                                               : NULL;
+    const size_t *counts = known_counts(call);
     double elements = (double)call->count * (is_vector ? 1 : it->whole.ranks);
     if (counts != NULL) {
         elements = 0;
         for (uint32_t i = 0; i < it->whole.ranks; i++) {
             elements += (double)counts[i];
         }
-    } else if (may_differ(call)) {
-        return 0; /* not everybody knows */
     }
-    return call->coll == WEFT_BARRIER ? 0 : elements * (double)weft_dtype_size(call->dtype);
+    return elements * (double)weft_dtype_size(call->dtype);
 }
 
 static struct weft_plan_ask ask_for(const struct weft_collectives *it, const weft_call_t *call)
 {
     const struct weft_params *params = &it->comm->job->params;
-    return (struct weft_plan_ask){
+    struct weft_plan_ask ask = {
         .coll = call->coll,
         .root = (uint32_t)call->root,
-        .bytes = all_bytes(it, call),
-        .is_equal = !may_differ(call),
         .is_deterministic = params->number[WEFT_PARAM_DETERMINISTIC] != 0,
         .algo = call->algorithm != NULL ? call->algorithm : params->text[WEFT_PARAM_ALGO],
         .is_demanded = call->algorithm != NULL,
     };
+    weft_plan_ask_lengths(&ask, all_bytes(it, call), is_uneven(call));
+    if (ask.is_private) {
+        ask.bytes = 0; /* every rank has another idea of it */
+    }
+    return ask;
 }
 
 /* Running the model takes a while: what it said for a size holds for those about as large. */
@@ -162,23 +163,13 @@ static bool can_map(const struct weft_collectives *it, const struct weft_exec_st
             (strcmp(name, "oneshot") == 0 && stage->may_pull && !is_crowded));
 }
 
-/* Lengths that no signature compares. */
-static bool are_lengths_private(const struct weft_exec_stage *stage)
-{
-    const struct weft_exec_data *data = &stage->data;
-    return stage->plan.coll == WEFT_GATHER || stage->plan.coll == WEFT_SCATTER ||
-           (stage->plan.coll == WEFT_ALLTOALL &&
-            (data->in_counts != NULL || data->out_counts != NULL || data->in_places != NULL ||
-             data->out_places != NULL));
-}
-
 static void finish_stage(struct weft_collectives *it, struct weft_exec_stage *stage)
 {
     size_t len = stage->data.count * weft_dtype_size(stage->data.dtype);
     uint32_t parts = (uint32_t)((len + MAPPED_CHUNK - 1) / MAPPED_CHUNK);
     weft_exec_measure(&stage->plan, stage->group->rank, &stage->needs);
     stage->data.prelude = prelude_of(it, stage);
-    stage->sends_empty = are_lengths_private(stage);
+    stage->sends_empty = false;
     stage->may_pull = may_pull(it, stage, len);
     stage->has_mapped =
         can_map(it, stage) &&
@@ -245,14 +236,15 @@ static uint32_t mix(uint32_t hash, uint64_t value)
     return hash ^ hash >> 15;
 }
 
-static uint32_t sign(const struct weft_exec_job *job, const weft_call_t *call)
+/* Arrays are signed elsewhere, or by nobody: then the lengths of messages tell. */
+static uint32_t sign(const struct weft_exec_job *job, const weft_call_t *call, bool is_private)
 {
     uint32_t hash = mix(0x77656674u, (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 8 |
                                          (uint64_t)call->op);
     uint64_t scale;
     memcpy(&scale, &call->scale, sizeof(scale));
     hash = mix(hash, (uint64_t)call->root);
-    hash = mix(hash, may_differ(call) ? UINT64_MAX : call->count);
+    hash = mix(hash, is_private || known_counts(call) != NULL ? UINT64_MAX : call->count);
     hash = mix(hash, call->op == WEFT_SCALED ? scale : 0);
     for (uint32_t i = 0; i < job->stages; i++) {
         hash = mix(hash, weft_plan_hash(&job->stage[i].plan));
@@ -288,9 +280,10 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
         stage->group = &it->whole;
         fill_data(call, it->whole.ranks, &stage->data);
         finish_stage(it, stage);
+        stage->sends_empty = ask.is_private;
     }
     if (status == WEFT_OK) {
-        job->signature = sign(job, call);
+        job->signature = sign(job, call, ask.is_private);
         weft_exec_compile(job, &shape->quick);
         shape->is_used = true;
     }
