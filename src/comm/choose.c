@@ -77,12 +77,32 @@ static double all_bytes(const struct weft_collectives *it, const weft_call_t *ca
     return elements * (double)weft_dtype_size(call->dtype);
 }
 
+static bool is_narrow(weft_dtype_t dtype)
+{
+    return dtype == WEFT_F16 || dtype == WEFT_BF16 || dtype == WEFT_F8E4M3 || dtype == WEFT_F8E5M2;
+}
+
+static bool is_widened(const struct weft_collectives *it, weft_dtype_t dtype)
+{
+    enum { F32 = 1 }; /* of WEFT_ACC */
+    return is_narrow(dtype) && it->comm->job->params.number[WEFT_PARAM_ACC] == F32;
+}
+
+/* Slots are of one host, and hold what was widened if its ranks are more than one pass adds. */
+static double widening_of(const struct weft_collectives *it, const weft_call_t *call)
+{
+    bool is_wide = is_reduction(call->coll) && it->facts.host_ranks > WEFT_REDUCE_SOURCES &&
+                   is_widened(it, call->dtype);
+    return is_wide ? (double)sizeof(float) / (double)weft_dtype_size(call->dtype) : 1;
+}
+
 static struct weft_plan_ask ask_for(const struct weft_collectives *it, const weft_call_t *call)
 {
     const struct weft_params *params = &it->comm->job->params;
     struct weft_plan_ask ask = {
         .coll = call->coll,
         .root = (uint32_t)call->root,
+        .widening = widening_of(it, call),
         .is_deterministic = params->number[WEFT_PARAM_DETERMINISTIC] != 0,
         .algo = call->algorithm != NULL ? call->algorithm : params->text[WEFT_PARAM_ALGO],
         .is_demanded = call->algorithm != NULL,
@@ -129,16 +149,13 @@ static weft_status_t choose(struct weft_collectives *it, const struct weft_plan_
 /* What the plan cannot do while it adds. */
 static uint8_t prelude_of(const struct weft_collectives *it, const struct weft_exec_stage *stage)
 {
-    enum { F32 = 1 }; /* of WEFT_ACC */
     const struct weft_exec_data *data = &stage->data;
-    bool is_narrow = data->dtype == WEFT_F16 || data->dtype == WEFT_BF16 ||
-                     data->dtype == WEFT_F8E4M3 || data->dtype == WEFT_F8E5M2;
     bool is_one_pass = (stage->plan.builder->traits & WEFT_PLAN_IN_RANK_ORDER) != 0 &&
                        stage->group->ranks <= WEFT_REDUCE_SOURCES;
     if (!is_reduction((weft_coll_t)stage->plan.coll) || is_one_pass) {
         return WEFT_PRELUDE_NONE;
     }
-    if (is_narrow && it->comm->job->params.number[WEFT_PARAM_ACC] == F32) {
+    if (is_widened(it, data->dtype)) {
         return WEFT_PRELUDE_WIDEN;
     }
     return data->before != 1.0 ? WEFT_PRELUDE_SCALE : WEFT_PRELUDE_NONE;

@@ -161,6 +161,8 @@ struct weft_plan_ask {
     double bytes;
     bool is_equal;   /* all pieces are of one size */
     bool is_private; /* each rank knows its own pieces only: bytes give a time, but do not choose */
+    double
+        widening; /* bytes in slots for each of the data, when it is computed in a longer type; 0: one */
     bool is_deterministic; /* equal bits whatever the hosts */
     const char *algo;      /* as WEFT_ALGO: "", "ring", "allreduce:ring,broadcast:chain"; lent */
     bool is_demanded; /* a bare name in it is for this operation, not for those that it can do */
