@@ -155,7 +155,8 @@ static uint8_t prelude_of(const struct weft_collectives *it, const struct weft_e
     if (!is_reduction((weft_coll_t)stage->plan.coll) || is_one_pass) {
         return WEFT_PRELUDE_NONE;
     }
-    if (is_widened(it, data->dtype)) {
+    /* The slices of a vector that is cut are of its own type: longer elements would be cut elsewhere. */
+    if (is_widened(it, data->dtype) && !data->is_cut) {
         return WEFT_PRELUDE_WIDEN;
     }
     return data->before != 1.0 ? WEFT_PRELUDE_SCALE : WEFT_PRELUDE_NONE;
