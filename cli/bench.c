@@ -209,7 +209,8 @@ enum weft_bench_launch weft_bench_find_job(struct weft_bench_job *job_p)
         if (!weft_launch_is_there(params, from_process, NULL)) {
             found = WEFT_BENCH_ALONE;
         } else if (weft_launch_detect(params, from_process, NULL, &launch) == WEFT_OK) {
-            *job_p = (struct weft_bench_job){.rank = launch.rank, .ranks = launch.ranks};
+            *job_p = (struct weft_bench_job){
+                .rank = launch.rank, .ranks = launch.ranks, .is_one_host = launch.is_one_host};
             found = launch.ranks > 1 ? WEFT_BENCH_IN_JOB
                                      : WEFT_BENCH_ALONE; /* a shell that srun has started */
         }

@@ -47,6 +47,7 @@ static inline uint64_t weft_bench_ticks(void)
 /* Is this process a rank of a job of several? Then which. WEFT_BENCH_BROKEN_JOB: weft_error_text(). */
 struct weft_bench_job {
     int rank, ranks;
+    bool is_one_host; /* as far as the launcher says */
 };
 enum weft_bench_launch { WEFT_BENCH_ALONE, WEFT_BENCH_IN_JOB, WEFT_BENCH_BROKEN_JOB };
 enum weft_bench_launch weft_bench_find_job(struct weft_bench_job *job_p);

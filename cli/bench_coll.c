@@ -73,7 +73,7 @@ static bool run_own(const struct coll_arguments *arguments, struct coll_report *
     bool is_fine = true;
     for (unsigned i = 0; is_fine && i < arguments->ranks.count; i++) {
         struct coll_plan plan;
-        weft_bench_coll_plan(arguments, (int)arguments->ranks.value[i], &plan);
+        weft_bench_coll_plan(arguments, (int)arguments->ranks.value[i], false, &plan);
         is_fine = run_crew(&plan, report, why);
         free(plan.cell);
     }
@@ -84,7 +84,7 @@ static bool run_in_job(const struct coll_arguments *arguments, const struct weft
                        struct coll_report *report, char *why)
 {
     struct coll_plan plan;
-    weft_bench_coll_plan(arguments, job->ranks, &plan);
+    weft_bench_coll_plan(arguments, job->ranks, !job->is_one_host, &plan);
     size_t len = (weft_bench_coll_shared_len(&plan) + 63) / 64 * 64;
     struct coll_shared *shared = aligned_alloc(64, len);
     why[0] = '\0';

@@ -40,6 +40,7 @@ struct coll_cell {
 struct coll_plan {
     const struct coll_arguments *arguments; /* lent */
     int ranks;
+    bool is_spread;         /* over hosts, perhaps */
     struct coll_cell *cell; /* owned by the command */
     size_t count;
     size_t buffer_len; /* of the input and of the output */
@@ -48,7 +49,7 @@ struct coll_plan {
 /* ---- the plan (bench_coll_plan.c) ---- */
 
 /* cell is freed by the caller. Algorithms that cannot do it at all are left out. */
-void weft_bench_coll_plan(const struct coll_arguments *arguments, int ranks,
+void weft_bench_coll_plan(const struct coll_arguments *arguments, int ranks, bool is_spread,
                           struct coll_plan *plan_p);
 bool weft_bench_coll_has_root(weft_coll_t coll);
 bool weft_bench_coll_reduces(weft_coll_t coll);

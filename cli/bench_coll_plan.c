@@ -135,21 +135,35 @@ static bool can_do(const struct coll_arguments *arguments, int ranks,
            weft_plan_shape(builder, arguments->coll, (uint32_t)ranks, 0, 1, &plan);
 }
 
+/* Which is in no table: plans of plans. */
+static bool is_composed(weft_coll_t coll)
+{
+    return coll == WEFT_ALLREDUCE;
+}
+
+static char *append(char *names, const char *name)
+{
+    char *longer = weft_cli_format("%s, %s", names, name);
+    free(names);
+    return longer;
+}
+
 bool weft_bench_coll_knows_algo(weft_coll_t coll, const char *name, char **names_p)
 {
     bool is_known = false;
     char *names = weft_cli_format("all");
     for (size_t i = 0; weft_plan_builders[i] != NULL; i++) {
         if ((weft_plan_builders[i]->colls >> coll & 1) != 0) {
-            char *longer = weft_cli_format("%s, %s", names, weft_plan_builders[i]->name);
-            free(names);
-            names = longer;
+            names = append(names, weft_plan_builders[i]->name);
             is_known = is_known || strcmp(name, weft_plan_builders[i]->name) == 0;
         }
     }
+    if (is_composed(coll)) {
+        names = append(names, weft_plan_hierarchical.name);
+        is_known = is_known || strcmp(name, weft_plan_hierarchical.name) == 0;
+    }
     *names_p = names;
-    return is_known || strcmp(name, "all") == 0 ||
-           (coll == WEFT_ALLREDUCE && strcmp(name, weft_plan_hierarchical.name) == 0);
+    return is_known || strcmp(name, "all") == 0;
 }
 
 /* ---- cells ---- */
@@ -190,6 +204,10 @@ static void add_algorithms(struct coll_plan *plan, struct coll_cell cell)
             add_places(plan, cell);
         }
     }
+    if (plan->is_spread && is_composed(plan->arguments->coll)) {
+        cell.algo = weft_plan_hierarchical.name;
+        add_places(plan, cell);
+    }
 }
 
 static struct coll_cell cell_of(const struct coll_arguments *arguments, int ranks, uint64_t bytes)
@@ -203,10 +221,11 @@ static struct coll_cell cell_of(const struct coll_arguments *arguments, int rank
     return (struct coll_cell){.bytes = count * len * pieces, .count = count};
 }
 
-void weft_bench_coll_plan(const struct coll_arguments *arguments, int ranks,
+void weft_bench_coll_plan(const struct coll_arguments *arguments, int ranks, bool is_spread,
                           struct coll_plan *plan_p)
 {
-    *plan_p = (struct coll_plan){.arguments = arguments, .ranks = ranks, .buffer_len = 4096};
+    *plan_p = (struct coll_plan){
+        .arguments = arguments, .ranks = ranks, .is_spread = is_spread, .buffer_len = 4096};
     if (arguments->coll == WEFT_BARRIER) {
         add_algorithms(plan_p, (struct coll_cell){0});
         return;

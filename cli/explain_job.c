@@ -155,6 +155,7 @@ static bool take_settings(const struct explain_wish *wish, struct explain_job *j
     } else {
         snprintf(algo, sizeof(algo), "%s", params->text[WEFT_PARAM_ALGO]);
         job->ask.algo = wish->algo != NULL ? wish->algo : algo;
+        job->ask.is_demanded = wish->algo != NULL;
         job->ask.is_deterministic =
             wish->is_deterministic || params->number[WEFT_PARAM_DETERMINISTIC] != 0;
         job->facts.eager_max = (double)params->number[WEFT_PARAM_EAGER];
@@ -216,7 +217,7 @@ bool weft_explain_job(const char *coll, const struct explain_wish *wish, struct 
                       char why[EXPLAIN_WHY_LEN])
 {
     struct spec spec = {-1, -1, -1, -1, -1, -1, -1, NULL};
-    struct explain_job job = {.ask = {.root = (uint32_t)wish->root, .is_equal = true}};
+    struct explain_job job = {.ask = {.root = (uint32_t)wish->root}};
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 
     weft_plan_facts_default(1, weft_topo_cpus(""), &job.facts);
@@ -234,7 +235,7 @@ bool weft_explain_job(const char *coll, const struct explain_wish *wish, struct 
                         job.facts.ranks);
     }
     describe(wish, &spec, &job.facts);
-    job.ask.bytes = job.ask.coll == WEFT_BARRIER ? 0 : (double)wish->bytes;
+    weft_plan_ask_lengths(&job.ask, (double)wish->bytes, false);
     *job_p = job;
     return true;
 }

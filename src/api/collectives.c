@@ -4,6 +4,7 @@
 #include "reduce/reduce.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool is_rooted(weft_coll_t coll)
 {
@@ -104,8 +105,20 @@ static inline bool is_plainly_good(weft_comm_t comm, const weft_call_t *call)
            call->out_counts == NULL && (uint32_t)call->root < comm->ranks;
 }
 
+/* Where arrays say how long the pieces are, `count` is the own one: the rest of the library reads nothing
+ * else there. An alltoall with one array has pieces of `count` on the other side. */
+static void count_own_piece(weft_comm_t comm, weft_call_t *call)
+{
+    const size_t *counts = call->in_counts != NULL ? call->in_counts : call->out_counts;
+    bool is_half =
+        call->coll == WEFT_ALLTOALL && (call->in_counts == NULL || call->out_counts == NULL);
+    if (counts != NULL && !is_half) {
+        call->count = counts[comm->rank];
+    }
+}
+
 /* What a call does not use is not compared. */
-static void clear_unused(weft_call_t *call)
+static void clear_unused(weft_comm_t comm, weft_call_t *call)
 {
     call->root = is_rooted(call->coll) ? call->root : 0;
     call->op = is_summed(call->coll) ? call->op : WEFT_SUM;
@@ -121,6 +134,7 @@ static void clear_unused(weft_call_t *call)
     if (call->coll != WEFT_ALLGATHER && call->coll != WEFT_GATHER && call->coll != WEFT_ALLTOALL) {
         call->out_counts = call->out_places = NULL;
     }
+    count_own_piece(comm, call);
 }
 
 /* One thread at a time. */
@@ -146,22 +160,29 @@ static weft_status_t run(weft_comm_t comm, const weft_call_t *call, weft_request
     return status;
 }
 
-weft_status_t weft_collective(weft_comm_t comm, const weft_call_t *call, weft_request_t *request_p)
+/* Of one that its caller has spelled out: *used_p is what is left of it. */
+static weft_status_t read_call(weft_comm_t comm, const weft_call_t *call, const char *name,
+                               weft_call_t *used_p)
 {
-    weft_status_t status = weft_api_check_comm(comm, __func__);
-    status = status == WEFT_OK ? weft_api_check_pointer(call, __func__, "call") : status;
+    weft_status_t status = weft_api_check_comm(comm, name);
+    status = status == WEFT_OK ? weft_api_check_pointer(call, name, "call") : status;
     if (status == WEFT_OK && call->size != sizeof(*call)) {
         return weft_fail(WEFT_ERR_INVALID,
-                         "weft_collective: call.size is %zu, expected %zu; begin with "
-                         "WEFT_CALL_INIT",
+                         "%s: call.size is %zu, expected %zu; begin with WEFT_CALL_INIT", name,
                          call->size, sizeof(*call));
     }
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        *used_p = *call;
+        clear_unused(comm, used_p);
     }
-    weft_call_t used = *call;
-    clear_unused(&used);
-    return run(comm, &used, request_p, __func__);
+    return status;
+}
+
+weft_status_t weft_collective(weft_comm_t comm, const weft_call_t *call, weft_request_t *request_p)
+{
+    weft_call_t used;
+    weft_status_t status = read_call(comm, call, __func__, &used);
+    return status == WEFT_OK ? run(comm, &used, request_p, __func__) : status;
 }
 
 weft_status_t weft_allreduce(weft_comm_t comm, const void *in, void *out, size_t count,
@@ -280,6 +301,7 @@ struct weft_op {
     weft_comm_t comm;
     weft_call_t call;
     weft_request_t request; /* NULL: it does not run */
+    char algorithm[];       /* call.algorithm, which was lent */
 };
 
 static weft_status_t check_op(weft_op_t op, const char *name)
@@ -289,25 +311,38 @@ static weft_status_t check_op(weft_op_t op, const char *name)
                : weft_fail(WEFT_ERR_INVALID, "%s: no such operation, or it was destroyed", name);
 }
 
-weft_status_t weft_op_create(weft_comm_t comm, const weft_call_t *call, weft_op_t *op_p)
+static struct weft_op *op_open(weft_comm_t comm, const weft_call_t *call)
 {
-    struct weft_op *op;
-    weft_status_t status = weft_api_check_comm(comm, __func__);
-    status = status == WEFT_OK ? weft_api_check_pointer(call, __func__, "call") : status;
-    status = status == WEFT_OK ? weft_api_check_pointer(op_p, __func__, "op_p") : status;
-    status = status == WEFT_OK ? check_kinds(comm, call, __func__) : status;
-    status = status == WEFT_OK ? check_buffers(comm, call, __func__) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
-    op = calloc(1, sizeof(*op));
+    size_t len = call->algorithm != NULL ? strlen(call->algorithm) + 1 : 0;
+    struct weft_op *op = calloc(1, sizeof(*op) + len);
     if (op == NULL) {
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for an operation");
+        return NULL;
     }
     op->magic = OP_MAGIC;
     op->comm = comm;
     op->call = *call;
-    clear_unused(&op->call);
+    if (len > 0) {
+        memcpy(op->algorithm, call->algorithm, len);
+        op->call.algorithm = op->algorithm;
+    }
+    return op;
+}
+
+weft_status_t weft_op_create(weft_comm_t comm, const weft_call_t *call, weft_op_t *op_p)
+{
+    struct weft_op *op;
+    weft_call_t used;
+    weft_status_t status = read_call(comm, call, __func__, &used);
+    status = status == WEFT_OK ? weft_api_check_pointer(op_p, __func__, "op_p") : status;
+    status = status == WEFT_OK ? check_kinds(comm, &used, __func__) : status;
+    status = status == WEFT_OK ? check_buffers(comm, &used, __func__) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    op = op_open(comm, &used);
+    if (op == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for an operation");
+    }
     *op_p = op;
     return WEFT_OK;
 }

@@ -313,6 +313,9 @@ unsigned weft_fd_count(void); /* registered now */
  * call installs the atfork handler. */
 uint32_t weft_process_generation(void);
 extern _Atomic uint32_t weft_process_number; /* the same, read quickly once that was called */
+/* Random, of this process alone: two pids may be equal where containers count their own. Another one in
+ * every forked child. ERR_SYSTEM. */
+weft_status_t weft_process_id(uint64_t *id_p);
 
 /* Reads the system's small files (files.c): at most room - 1 bytes, ended by a zero; false when there is
  * no such file. */

@@ -20,6 +20,7 @@ static _Atomic uint64_t owned[WORDS];
 static _Atomic unsigned words_used; /* none is set from here on; spares the child most of the map */
 static _Atomic unsigned owned_count;
 _Atomic uint32_t weft_process_number = 1; /* a zeroed handle belongs to no process */
+static _Atomic uint64_t process_id;       /* 0: not drawn yet */
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 
 static void forget_parent(void)
@@ -36,6 +37,7 @@ static void forget_parent(void)
     atomic_store_explicit(&words_used, 0, memory_order_relaxed);
     atomic_store_explicit(&owned_count, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&weft_process_number, 1, memory_order_relaxed);
+    atomic_store_explicit(&process_id, 0, memory_order_relaxed);
 }
 
 static void install_handler(void)
@@ -113,4 +115,23 @@ uint32_t weft_process_generation(void)
 {
     pthread_once(&handler_once, install_handler);
     return atomic_load_explicit(&weft_process_number, memory_order_relaxed);
+}
+
+weft_status_t weft_process_id(uint64_t *id_p)
+{
+    uint64_t id = atomic_load_explicit(&process_id, memory_order_relaxed), none = 0;
+
+    pthread_once(&handler_once, install_handler);
+    while (id == 0) {
+        weft_status_t status = weft_random(&id, sizeof(id));
+        if (status != WEFT_OK) {
+            return status;
+        }
+        if (id != 0 && !atomic_compare_exchange_strong_explicit(
+                           &process_id, &none, id, memory_order_relaxed, memory_order_relaxed)) {
+            id = none; /* another thread was faster */
+        }
+    }
+    *id_p = id;
+    return WEFT_OK;
 }

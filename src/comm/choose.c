@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From a call to a job: which plan, over which group, with which data. Everything the choice depends on is
- * the same on all ranks: facts that they exchanged, and the call itself. How long the pieces of an uneven
- * gather, scatter or alltoall are, only some ranks know: there the length does not choose.
+ * the same on all ranks: facts that they exchanged, and the call itself. How long the pieces of a gather, a
+ * scatter or an alltoall with arrays are, only some ranks know: there the length does not choose.
  */
 #include "comm/collectives.h"
 #include "reduce/reduce.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAPPED_CHUNK ((size_t)64 << 10)
@@ -40,10 +41,23 @@ static void fill_data(const weft_call_t *call, uint32_t ranks, struct weft_exec_
     };
 }
 
-/* Of gather and scatter only the root knows whether its pieces differ: so they may, always. */
-static bool may_differ(const weft_call_t *call)
+/* The pieces that all ranks give alike; NULL: there are no arrays of them. */
+static const size_t *known_counts(const weft_call_t *call)
 {
-    return is_uneven(call) || call->coll == WEFT_GATHER || call->coll == WEFT_SCATTER;
+    return call->coll == WEFT_ALLGATHER        ? call->out_counts
+           : call->coll == WEFT_REDUCE_SCATTER ? call->in_counts
+                                               : NULL;
+}
+
+/* ---- what a call wishes ---- */
+
+static struct weft_comm_wish take_wish(const char *algorithm)
+{
+    struct weft_comm_wish wish = {.is_said = algorithm != NULL};
+    if (wish.is_said) {
+        snprintf(wish.text, sizeof(wish.text), "%s", algorithm);
+    }
+    return wish;
 }
 
 /* ---- asking ---- */
@@ -52,44 +66,66 @@ static double all_bytes(const struct weft_collectives *it, const weft_call_t *ca
 {
     bool is_vector = call->coll == WEFT_ALLREDUCE || call->coll == WEFT_BROADCAST ||
                      call->coll == WEFT_REDUCE || call->coll == WEFT_BARRIER;
-    const size_t *counts = call->coll == WEFT_ALLGATHER        ? call->out_counts
-                           : call->coll == WEFT_REDUCE_SCATTER ? call->in_counts
-                                                               : NULL;
+    const size_t *counts = known_counts(call);
     double elements = (double)call->count * (is_vector ? 1 : it->whole.ranks);
     if (counts != NULL) {
         elements = 0;
         for (uint32_t i = 0; i < it->whole.ranks; i++) {
             elements += (double)counts[i];
         }
-    } else if (may_differ(call)) {
-        return 0; /* not everybody knows */
     }
-    return call->coll == WEFT_BARRIER ? 0 : elements * (double)weft_dtype_size(call->dtype);
+    return elements * (double)weft_dtype_size(call->dtype);
+}
+
+static bool is_narrow(weft_dtype_t dtype)
+{
+    return dtype == WEFT_F16 || dtype == WEFT_BF16 || dtype == WEFT_F8E4M3 || dtype == WEFT_F8E5M2;
+}
+
+static bool is_widened(const struct weft_collectives *it, weft_dtype_t dtype)
+{
+    enum { F32 = 1 }; /* of WEFT_ACC */
+    return is_narrow(dtype) && it->comm->job->params.number[WEFT_PARAM_ACC] == F32;
+}
+
+/* Slots are of one host, and hold what was widened if its ranks are more than one pass adds. */
+static double widening_of(const struct weft_collectives *it, const weft_call_t *call)
+{
+    bool is_wide = is_reduction(call->coll) && it->facts.host_ranks > WEFT_REDUCE_SOURCES &&
+                   is_widened(it, call->dtype);
+    return is_wide ? (double)sizeof(float) / (double)weft_dtype_size(call->dtype) : 1;
 }
 
 static struct weft_plan_ask ask_for(const struct weft_collectives *it, const weft_call_t *call)
 {
     const struct weft_params *params = &it->comm->job->params;
-    return (struct weft_plan_ask){
+    struct weft_plan_ask ask = {
         .coll = call->coll,
         .root = (uint32_t)call->root,
-        .bytes = all_bytes(it, call),
-        .is_equal = !may_differ(call),
+        .widening = widening_of(it, call),
         .is_deterministic = params->number[WEFT_PARAM_DETERMINISTIC] != 0,
         .algo = call->algorithm != NULL ? call->algorithm : params->text[WEFT_PARAM_ALGO],
+        .is_demanded = call->algorithm != NULL,
     };
+    weft_plan_ask_lengths(&ask, all_bytes(it, call), is_uneven(call));
+    if (ask.is_private) {
+        ask.bytes = 0; /* every rank has another idea of it */
+    }
+    return ask;
 }
 
 /* Running the model takes a while: what it said for a size holds for those about as large. */
 static weft_status_t choose(struct weft_collectives *it, const struct weft_plan_ask *ask,
-                            bool is_kept, struct weft_plan *plan_p)
+                            const char *algorithm, struct weft_plan *plan_p)
 {
     uint32_t bucket = weft_plan_bucket(ask->bytes);
-    struct weft_comm_choice *kept =
-        &it->choices[(bucket * WEFT_COLLS + (uint32_t)ask->coll) % WEFT_COLLECTIVE_CHOICES];
+    uint32_t index = bucket * WEFT_COLLS + (uint32_t)ask->coll + weft_comm_wish_hash(algorithm);
+    struct weft_comm_choice *kept = &it->choices[index % WEFT_COLLECTIVE_CHOICES];
+    bool is_kept = weft_comm_wish_fits(algorithm);
     weft_status_t status;
     if (is_kept && kept->is_used && kept->bucket == bucket &&
         kept->plan.coll == (uint32_t)ask->coll && kept->is_equal == ask->is_equal &&
+        weft_comm_wish_is(&kept->wish, algorithm) &&
         (kept->plan.builder->traits & WEFT_PLAN_SHARED) == 0 &&
         kept->plan.builder != &weft_plan_hierarchical) {
         return weft_plan_shape(kept->plan.builder, ask->coll, it->whole.ranks, ask->root,
@@ -99,8 +135,11 @@ static weft_status_t choose(struct weft_collectives *it, const struct weft_plan_
     }
     status = weft_plan_choose(&it->facts, ask, plan_p, NULL);
     if (status == WEFT_OK && is_kept) {
-        *kept = (struct weft_comm_choice){
-            .is_used = true, .bucket = bucket, .is_equal = ask->is_equal, .plan = *plan_p};
+        *kept = (struct weft_comm_choice){.is_used = true,
+                                          .bucket = bucket,
+                                          .is_equal = ask->is_equal,
+                                          .wish = take_wish(algorithm),
+                                          .plan = *plan_p};
     }
     return status;
 }
@@ -110,16 +149,14 @@ static weft_status_t choose(struct weft_collectives *it, const struct weft_plan_
 /* What the plan cannot do while it adds. */
 static uint8_t prelude_of(const struct weft_collectives *it, const struct weft_exec_stage *stage)
 {
-    enum { F32 = 1 }; /* of WEFT_ACC */
     const struct weft_exec_data *data = &stage->data;
-    bool is_narrow = data->dtype == WEFT_F16 || data->dtype == WEFT_BF16 ||
-                     data->dtype == WEFT_F8E4M3 || data->dtype == WEFT_F8E5M2;
     bool is_one_pass = (stage->plan.builder->traits & WEFT_PLAN_IN_RANK_ORDER) != 0 &&
                        stage->group->ranks <= WEFT_REDUCE_SOURCES;
     if (!is_reduction((weft_coll_t)stage->plan.coll) || is_one_pass) {
         return WEFT_PRELUDE_NONE;
     }
-    if (is_narrow && it->comm->job->params.number[WEFT_PARAM_ACC] == F32) {
+    /* The slices of a vector that is cut are of its own type: longer elements would be cut elsewhere. */
+    if (is_widened(it, data->dtype) && !data->is_cut) {
         return WEFT_PRELUDE_WIDEN;
     }
     return data->before != 1.0 ? WEFT_PRELUDE_SCALE : WEFT_PRELUDE_NONE;
@@ -150,6 +187,7 @@ static void finish_stage(struct weft_collectives *it, struct weft_exec_stage *st
     uint32_t parts = (uint32_t)((len + MAPPED_CHUNK - 1) / MAPPED_CHUNK);
     weft_exec_measure(&stage->plan, stage->group->rank, &stage->needs);
     stage->data.prelude = prelude_of(it, stage);
+    stage->sends_empty = false;
     stage->may_pull = may_pull(it, stage, len);
     stage->has_mapped =
         can_map(it, stage) &&
@@ -216,14 +254,15 @@ static uint32_t mix(uint32_t hash, uint64_t value)
     return hash ^ hash >> 15;
 }
 
-static uint32_t sign(const struct weft_exec_job *job, const weft_call_t *call)
+/* Arrays are signed elsewhere, or by nobody: then the lengths of messages tell. */
+static uint32_t sign(const struct weft_exec_job *job, const weft_call_t *call, bool is_private)
 {
     uint32_t hash = mix(0x77656674u, (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 8 |
                                          (uint64_t)call->op);
     uint64_t scale;
     memcpy(&scale, &call->scale, sizeof(scale));
     hash = mix(hash, (uint64_t)call->root);
-    hash = mix(hash, may_differ(call) ? UINT64_MAX : call->count);
+    hash = mix(hash, is_private || known_counts(call) != NULL ? UINT64_MAX : call->count);
     hash = mix(hash, call->op == WEFT_SCALED ? scale : 0);
     for (uint32_t i = 0; i < job->stages; i++) {
         hash = mix(hash, weft_plan_hash(&job->stage[i].plan));
@@ -238,7 +277,7 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
     struct weft_exec_job *job = &shape->job;
     struct weft_exec_stage *stage = &job->stage[0];
     const struct weft_plan_ask ask = ask_for(it, call);
-    weft_status_t status = choose(it, &ask, call->algorithm == NULL, &stage->plan);
+    weft_status_t status = choose(it, &ask, call->algorithm, &stage->plan);
     shape->is_used = false;
     if (status != WEFT_OK) {
         return status;
@@ -249,6 +288,7 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
     shape->root = (uint32_t)call->root;
     shape->count = call->count;
     shape->scale = call->scale;
+    shape->wish = take_wish(call->algorithm);
     shape->algorithm = stage->plan.builder->name;
     job->stages = 1;
     job->quick = NULL;
@@ -258,9 +298,10 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
         stage->group = &it->whole;
         fill_data(call, it->whole.ranks, &stage->data);
         finish_stage(it, stage);
+        stage->sends_empty = ask.is_private;
     }
     if (status == WEFT_OK) {
-        job->signature = sign(job, call);
+        job->signature = sign(job, call, ask.is_private);
         weft_exec_compile(job, &shape->quick);
         shape->is_used = true;
     }

@@ -126,16 +126,17 @@ const char *weft_comm_algorithm(const struct weft_comm *comm)
 
 /* ---- a call ---- */
 
-static bool is_plain(const weft_call_t *call)
+/* What makes a shape, but for arrays: those are as long as there are ranks. */
+static bool is_keepable(const weft_call_t *call)
 {
     return call->in_counts == NULL && call->out_counts == NULL && call->in_places == NULL &&
-           call->out_places == NULL && call->algorithm == NULL;
+           call->out_places == NULL && weft_comm_wish_fits(call->algorithm);
 }
 
 static struct weft_comm_shape *find_shape(struct weft_collectives *it, const weft_call_t *call)
 {
     size_t hash = call->count * 31 + (size_t)call->coll * 7 + (size_t)call->dtype * 3 +
-                  (size_t)call->op + (size_t)call->root * 17;
+                  (size_t)call->op + (size_t)call->root * 17 + weft_comm_wish_hash(call->algorithm);
     return &it->shapes[(hash ^ hash >> 6 ^ hash >> 12) % WEFT_COLLECTIVE_SHAPES];
 }
 
@@ -143,7 +144,8 @@ static bool is_same(const struct weft_comm_shape *shape, const weft_call_t *call
 {
     return shape->is_used && shape->coll == call->coll && shape->count == call->count &&
            shape->dtype == call->dtype && shape->op == call->op &&
-           shape->root == (uint32_t)call->root && shape->scale == call->scale;
+           shape->root == (uint32_t)call->root && shape->scale == call->scale &&
+           weft_comm_wish_is(&shape->wish, call->algorithm);
 }
 
 /* Pieces that all ranks must give alike; other arrays only some of them have. */
@@ -266,7 +268,7 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
     if (status != WEFT_OK) {
         return weft_fail(status, "%s", weft_p2p_comm_text(it->messages));
     }
-    if (!is_plain(call)) {
+    if (!is_keepable(call)) {
         return run_once(it, call, request_p);
     }
     if (!is_same(shape, call)) {

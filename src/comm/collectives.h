@@ -7,6 +7,8 @@
 #include "exec/exec.h"
 #include "plan/model.h"
 
+#include <string.h>
+
 #define WEFT_COLLECTIVE_PROBE 16
 #define WEFT_COLLECTIVE_KEPT 256 /* calls that are remembered, for comparing with others' */
 #define WEFT_COLLECTIVE_SHAPES 64
@@ -39,10 +41,37 @@ struct weft_comm_inquiry {
     uint64_t timeout_ms;
 };
 
+/* What a call says of its algorithm, as part of a key. */
+struct weft_comm_wish {
+    bool is_said; /* else it is left to WEFT_ALGO and the model */
+    char text[WEFT_PLAN_NAME_LEN];
+};
+
+/* What is longer than any name is in no key: such calls choose anew each time. */
+static inline bool weft_comm_wish_fits(const char *algorithm)
+{
+    return algorithm == NULL || strlen(algorithm) < WEFT_PLAN_NAME_LEN;
+}
+
+static inline bool weft_comm_wish_is(const struct weft_comm_wish *wish, const char *algorithm)
+{
+    return algorithm == NULL ? !wish->is_said : wish->is_said && strcmp(wish->text, algorithm) == 0;
+}
+
+static inline uint32_t weft_comm_wish_hash(const char *algorithm)
+{
+    uint32_t hash = 0;
+    for (const char *at = algorithm; at != NULL && *at != '\0'; at++) {
+        hash = (hash ^ (uint8_t)*at) * 0x01000193u;
+    }
+    return hash;
+}
+
 /* A call that was made before: its plan, bound to everything but buffers. */
 struct weft_comm_shape {
     bool is_used;
     uint8_t coll, dtype, op;
+    struct weft_comm_wish wish;
     uint32_t root;
     size_t count;
     double scale;
@@ -56,6 +85,7 @@ struct weft_comm_shape {
 struct weft_comm_choice {
     bool is_used, is_equal;
     uint32_t bucket;
+    struct weft_comm_wish wish;
     struct weft_plan plan;
 };
 

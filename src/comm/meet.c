@@ -17,6 +17,7 @@ struct offer {       /* of every rank to all others */
     uint64_t region; /* of its board; 0: it has none */
     uint64_t ring_len;
     uint64_t cache_len;
+    uint64_t process;
     uint64_t probe_address; /* of these bytes in its memory, for those who try to read them there */
     uint8_t probe[WEFT_COLLECTIVE_PROBE];
     uint32_t cores;
@@ -165,10 +166,11 @@ static bool take_board(struct weft_collectives *it, const struct offer *offer)
 static bool can_pull(const struct weft_collectives *it, const struct offer *offers)
 {
     enum { OFF = 2 }; /* of WEFT_CMA */
+    const struct offer *mine = &offers[it->comm->rank];
     bool can = it->comm->job->params.number[WEFT_PARAM_CMA] != OFF;
     for (uint32_t i = 0; i < it->local.ranks && can; i++) {
         const struct offer *offer = &offers[it->local_members[i]];
-        can = offer->pid == getpid() ||
+        can = (offer->process == mine->process && offer->pid == mine->pid) ||
               weft_mem_can_pull(offer->pid, offer->probe_address, offer->probe);
     }
     return can;
@@ -260,6 +262,7 @@ weft_status_t weft_comm_meet(struct weft_collectives *it)
             weft_comm_find_nics(comm->job, &mine.nics, &mine.nic_mbps);
         }
         status = weft_random(it->probe, sizeof(it->probe));
+        status = status == WEFT_OK ? weft_process_id(&mine.process) : status;
         memcpy(mine.probe, it->probe, sizeof(mine.probe));
     }
     if (status == WEFT_OK) {

@@ -21,10 +21,10 @@ static size_t cut(size_t len, uint32_t blocks)
     return ((len + blocks - 1) / blocks + LINE - 1) / LINE * LINE;
 }
 
-static size_t longest(const size_t *counts, uint32_t ranks)
+static size_t longest(const size_t *counts, uint32_t ranks, size_t otherwise)
 {
-    size_t most = 0;
-    for (uint32_t i = 0; i < ranks; i++) {
+    size_t most = counts != NULL ? 0 : otherwise;
+    for (uint32_t i = 0; counts != NULL && i < ranks; i++) {
         most = counts[i] > most ? counts[i] : most;
     }
     return most;
@@ -51,10 +51,10 @@ void weft_bind(const struct weft_plan *plan, const struct weft_exec_group *group
         count = (binding.total_len + binding.element - 1) / binding.element;
     }
     if (data->in_counts != NULL || data->out_counts != NULL) {
-        size_t in = data->in_counts != NULL ? longest(data->in_counts, group->ranks) : 0;
-        size_t out = data->out_counts != NULL ? longest(data->out_counts, group->ranks) : 0;
-        count = in > count ? in : count;
-        count = out > count ? out : count;
+        size_t other = coll == WEFT_ALLTOALL ? count : 0; /* what only one array says, or two */
+        size_t in = longest(data->in_counts, group->ranks, other);
+        size_t out = longest(data->out_counts, group->ranks, other);
+        count = in > out ? in : out;
     }
     binding.block_len =
         cut(count * binding.element, binding.is_vector ? plan->parts : plan->segments);
@@ -152,12 +152,4 @@ size_t weft_bind_len(const struct weft_binding *binding, enum weft_plan_space sp
         return last.len;
     }
     return last.place + last.len - weft_bind_offset(binding, space, block);
-}
-
-size_t weft_exec_slots_len(const struct weft_plan *plan, const struct weft_exec_group *group,
-                           const struct weft_exec_data *data)
-{
-    struct weft_binding binding;
-    weft_bind(plan, group, data, &binding);
-    return plan->slots * binding.slot_len;
 }

@@ -27,7 +27,8 @@
 struct weft_board_descriptor {
     uint64_t in_region, in_offset;
     uint64_t out_region, out_offset;
-    int32_t pid;
+    uint64_t process;   /* whose address space the private ones are of */
+    int32_t pid;        /* as it counts itself: for CMA */
     uint32_t is_pulled; /* said by rank 0: private inputs are read by CMA this time */
 };
 

@@ -52,15 +52,12 @@ struct weft_exec_needs {
 void weft_exec_measure(const struct weft_plan *plan, uint32_t rank,
                        struct weft_exec_needs *needs_p);
 
-/* Bytes of shared slots that a plan needs for this data. */
-size_t weft_exec_slots_len(const struct weft_plan *plan, const struct weft_exec_group *group,
-                           const struct weft_exec_data *data);
-
 struct weft_exec_stage {
     struct weft_plan plan;
     struct weft_exec_needs needs;
     bool has_mapped;
-    bool may_pull;           /* by CMA: everybody can, and the inputs are long enough */
+    bool sends_empty; /* blocks: each rank knows only its own, and a message shows the length */
+    bool may_pull;    /* by CMA: everybody can, and the inputs are long enough */
     struct weft_plan mapped; /* instead, when all buffers can be read and written by all */
     struct weft_exec_group *group;
     struct weft_exec_data data;

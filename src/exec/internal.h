@@ -105,6 +105,7 @@ struct weft_exec {
     uint64_t moved;
     struct weft_exec_pace pace;
     struct weft_exec_way ways[WEFT_COLLS][WEFT_EXEC_WAY_LENS];
+    uint64_t process;
     pid_t pid;
 
     /* a run that waits long, or is not its caller's (queue.c); under the engine's lock */
@@ -118,6 +119,7 @@ struct weft_exec {
     struct weft_engine_work work;
     struct weft_engine_timer timer;
     struct weft_list queue; /* of weft_exec_entry */
+    struct weft_list spare; /* entries that are over, for the next; owned */
     struct weft_exec_run active;
     _Atomic bool is_active;
     bool is_at_work;
@@ -265,9 +267,10 @@ void weft_exec_glance(struct weft_exec_run *run);
 /* The nearest of those that owners of requests have set: what stands behind is late with the first. */
 void weft_exec_find_limit(struct weft_exec *exec, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p);
 void weft_exec_queue_open(struct weft_exec *exec);
-#define WEFT_EXEC_LOOKS 2000      /* at a word, before anything else is done */
-#define WEFT_EXEC_FIRST_LOOKS 128 /* before asking whether it can come at all */
-#define WEFT_EXEC_CROWDED_LOOKS 4 /* whoever we wait for needs this CPU */
+void weft_exec_queue_close(struct weft_exec *exec); /* it was stopped */
+#define WEFT_EXEC_LOOKS 2000                        /* at a word, before anything else is done */
+#define WEFT_EXEC_FIRST_LOOKS 128                   /* before asking whether it can come at all */
+#define WEFT_EXEC_CROWDED_LOOKS 4                   /* whoever we wait for needs this CPU */
 /* Waits as long as it takes, driving. */
 void weft_exec_wait(struct weft_exec_run *run);
 /* Was this rank on our CPU, when it showed something last? Then it cannot show more while we look. */

@@ -101,13 +101,20 @@ static bool post(struct weft_exec_run *run, struct weft_exec_item *item, uint32_
     return status == WEFT_OK;
 }
 
+/* An empty block goes without a message where everybody knows that it is empty. */
+static bool is_left_out(const struct weft_exec_run *run, const struct weft_plan_ref *ref,
+                        size_t len)
+{
+    return len == 0 && ref->blocks > 0 && !run->job->stage[run->stage].sends_empty;
+}
+
 bool weft_exec_send(struct weft_exec_run *run, const struct weft_plan_step *step)
 {
     struct weft_exec *exec = run->exec;
     struct weft_exec_item *item;
     struct weft_slice slice = weft_exec_resolve(run, &step->from, run->group->rank);
-    if (slice.len == 0 && step->from.blocks > 0) {
-        return true; /* an empty block: nobody waits for it */
+    if (is_left_out(run, &step->from, slice.len)) {
+        return true;
     }
     if (run->sends == exec->item_room) {
         clear_bell(exec);
@@ -136,7 +143,7 @@ bool weft_exec_recv(struct weft_exec_run *run, const struct weft_plan_step *step
     struct weft_exec *exec = run->exec;
     struct weft_exec_item *item = &exec->recvs[run->recvs];
     struct weft_slice to = weft_exec_resolve(run, &step->to, run->group->rank);
-    if (to.len == 0 && step->to.blocks > 0) {
+    if (is_left_out(run, &step->to, to.len)) {
         return true;
     }
     if (run->sends > 0 && !weft_exec_is_writable(run, &to)) {

@@ -12,17 +12,18 @@ struct extent {
     size_t in, out; /* elements */
 };
 
-/* Where the last piece of IN ends. */
-static size_t furthest(const struct weft_exec_data *data, uint32_t ranks)
+static size_t count_of(const struct weft_exec_data *data, uint32_t piece)
 {
-    size_t sum = 0, most = 0;
+    return data->in_counts != NULL ? data->in_counts[piece] : data->count;
+}
+
+static size_t sum_of(const struct weft_exec_data *data, uint32_t ranks)
+{
+    size_t sum = 0;
     for (uint32_t i = 0; i < ranks; i++) {
-        size_t count = data->in_counts != NULL ? data->in_counts[i] : data->count;
-        size_t end = (data->in_places != NULL ? data->in_places[i] : sum) + count;
-        sum += count;
-        most = end > most ? end : most;
+        sum += count_of(data, i);
     }
-    return most;
+    return sum;
 }
 
 /* Only reductions have a prelude. */
@@ -32,8 +33,8 @@ static struct extent extent_of(const struct weft_exec_stage *stage)
     uint32_t ranks = stage->group->ranks;
     struct extent extent = {.in = data->count, .out = data->count};
     if (stage->plan.coll == WEFT_REDUCE_SCATTER && !data->is_cut) {
-        extent.in = furthest(data, ranks);
-        extent.out = data->in_counts != NULL ? data->in_counts[stage->group->rank] : data->count;
+        extent.in = sum_of(data, ranks);
+        extent.out = count_of(data, stage->group->rank);
     }
     return extent;
 }
@@ -71,6 +72,30 @@ static void scale(weft_dtype_t dtype, double factor, const void *from, void *to,
     weft_reduce_run(&what, count);
 }
 
+/* In f32 or not, scaled or not. */
+static void copy(const struct weft_exec_data *data, const void *from, uint8_t *to, size_t count)
+{
+    bool is_wide = data->prelude == WEFT_PRELUDE_WIDEN;
+    if (is_wide) {
+        weft_reduce_widen(data->dtype, from, (void *)to, count);
+    }
+    if (data->before != 1.0) {
+        scale(is_wide ? WEFT_F32 : data->dtype, data->before, is_wide ? to : from, to, count);
+    }
+}
+
+/* Pieces with places may have anything between them, also nothing that can be read: the copy has them in a
+ * row. */
+static void copy_pieces(const struct weft_exec_data *data, uint32_t ranks, uint8_t *to)
+{
+    size_t element = weft_dtype_size(data->dtype);
+    for (uint32_t i = 0; i < ranks; i++) {
+        size_t count = count_of(data, i);
+        copy(data, (const uint8_t *)data->in + data->in_places[i] * element, to, count);
+        to += count * copy_element(data);
+    }
+}
+
 void weft_exec_prelude(struct weft_exec_run *run)
 {
     const struct weft_exec_stage *stage = &run->job->stage[run->stage];
@@ -82,16 +107,17 @@ void weft_exec_prelude(struct weft_exec_run *run)
         return;
     }
     count = extent_of(stage).in;
+    if (data->in_places != NULL) {
+        copy_pieces(data, stage->group->ranks, copies);
+    } else {
+        copy(data, data->in, copies, count);
+    }
     run->data.in = copies;
+    run->data.in_places = NULL;
+    run->data.before = 1.0;
     if (data->prelude == WEFT_PRELUDE_WIDEN) {
-        weft_reduce_widen(data->dtype, data->in, (void *)copies, count);
         run->data.dtype = WEFT_F32;
         run->data.out = copies + in_len(stage);
-    }
-    if (data->before != 1.0) {
-        bool is_wide = data->prelude == WEFT_PRELUDE_WIDEN;
-        scale(run->data.dtype, data->before, is_wide ? copies : data->in, copies, count);
-        run->data.before = 1.0;
     }
     run->exec->moved += 2 * count * weft_dtype_size(data->dtype);
 }

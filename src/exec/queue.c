@@ -282,7 +282,7 @@ static void end_entry(struct weft_exec *exec, weft_status_t status, const char *
     struct weft_list *node = weft_list_take(&exec->queue);
     struct weft_exec_entry *entry = WEFT_CONTAINER_OF(node, struct weft_exec_entry, node);
     weft_p2p_outer_end(entry->request, status, text);
-    free(entry); /* NOLINT(clang-analyzer-unix.Malloc): it is not in the list any more */
+    weft_list_append(&exec->spare, node);
 }
 
 /* Without the lock: the run is ours while is_at_work. */
@@ -336,10 +336,21 @@ bool weft_exec_is_queued(const struct weft_exec *exec)
     return exec->is_active;
 }
 
+/* There are as many as were in flight at once. */
+static struct weft_exec_entry *take_entry(struct weft_exec *exec)
+{
+    struct weft_list *node;
+    weft_engine_lock(exec->engine);
+    node = weft_list_is_empty(&exec->spare) ? NULL : weft_list_take(&exec->spare);
+    weft_engine_unlock(exec->engine);
+    return node != NULL ? WEFT_CONTAINER_OF(node, struct weft_exec_entry, node)
+                        : malloc(sizeof(struct weft_exec_entry));
+}
+
 weft_status_t weft_exec_begin(struct weft_exec *exec, const struct weft_exec_job *job,
                               weft_request_t request)
 {
-    struct weft_exec_entry *entry = malloc(sizeof(*entry));
+    struct weft_exec_entry *entry = take_entry(exec);
     if (entry == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a collective");
     }
@@ -361,9 +372,18 @@ void weft_exec_queue_open(struct weft_exec *exec)
     exec->poller = (struct weft_engine_poller){.poll = poll_words, .arm = arm, .disarm = disarm};
     weft_list_open(&exec->poller.node);
     weft_list_open(&exec->queue);
+    weft_list_open(&exec->spare);
     exec->work = (struct weft_engine_work){.run = work_run, .done = work_done};
     weft_list_open(&exec->work.node);
     weft_engine_timer_open(&exec->timer, tick);
+}
+
+void weft_exec_queue_close(struct weft_exec *exec)
+{
+    while (!weft_list_is_empty(&exec->spare)) {
+        struct weft_list *node = weft_list_take(&exec->spare);
+        free(WEFT_CONTAINER_OF(node, struct weft_exec_entry, node));
+    }
 }
 
 void weft_exec_stop(struct weft_exec *exec)

@@ -293,7 +293,13 @@ void weft_exec_advance(struct weft_exec_run *run)
 
 weft_status_t weft_exec_open(const struct weft_exec_spec *spec, struct weft_exec **exec_p)
 {
-    struct weft_exec *exec = calloc(1, sizeof(*exec));
+    struct weft_exec *exec;
+    uint64_t process;
+    weft_status_t status = weft_process_id(&process);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    exec = calloc(1, sizeof(*exec));
     if (exec == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives");
     }
@@ -301,6 +307,7 @@ weft_status_t weft_exec_open(const struct weft_exec_spec *spec, struct weft_exec
     exec->engine = weft_p2p_engine(spec->messages);
     exec->ended = weft_p2p_comm_ended(spec->messages);
     exec->cache_len = weft_mem_cache_len();
+    exec->process = process;
     exec->pid = getpid();
     weft_exec_queue_open(exec);
     *exec_p = exec;
@@ -317,6 +324,7 @@ void weft_exec_close(struct weft_exec *exec)
     free(exec->scratch);
     free(exec->copies);
     free(exec->views);
+    weft_exec_queue_close(exec);
     free(exec);
 }
 

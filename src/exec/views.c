@@ -43,7 +43,7 @@ void weft_exec_show_buffers(struct weft_exec_run *run)
 {
     struct weft_board_line *line = weft_board_line(run->board, run->board->rank);
     const struct weft_exec_data *data = run->binding.data;
-    struct weft_board_descriptor buffers = {.pid = run->exec->pid};
+    struct weft_board_descriptor buffers = {.process = run->exec->process, .pid = run->exec->pid};
     struct extent extent = extent_of(run, run->board->rank);
     describe(data->in, extent.in, &buffers.in_region, &buffers.in_offset);
     describe(data->out, extent.out, &buffers.out_region, &buffers.out_offset);
@@ -103,6 +103,12 @@ static weft_status_t map(struct weft_exec_run *run, uint32_t rank,
     return status;
 }
 
+/* A pid alone says nothing: containers count their own. It tells apart what was cloned without a word to us. */
+static bool is_here(const struct weft_exec *exec, const struct weft_board_descriptor *buffers)
+{
+    return buffers->process == exec->process && buffers->pid == exec->pid;
+}
+
 static weft_status_t map_rank(struct weft_exec_run *run, uint32_t rank)
 {
     const struct weft_board_descriptor *buffers = &weft_board_line(run->board, rank)->buffers;
@@ -113,7 +119,7 @@ static weft_status_t map_rank(struct weft_exec_run *run, uint32_t rank)
     weft_status_t status = WEFT_OK;
     if (extent.in > 0 && buffers->in_region == 0) {
         view->in = weft_mem_there(buffers->in_offset);
-        view->pid = buffers->pid == run->exec->pid ? 0 : buffers->pid;
+        view->pid = is_here(run->exec, buffers) ? 0 : buffers->pid;
     } else if (extent.in > 0) {
         status = map(run, rank, &in, &view->in, &view->held[0]);
     }

@@ -17,9 +17,11 @@
 
 struct chooser {
     struct weft_plan_facts facts;
-    struct weft_choose ask; /* what choose_try.c needs */
-    const char *name;       /* asked for by WEFT_ALGO, or "" */
-    struct weft_plan plan;  /* the chosen one */
+    struct weft_choose ask;     /* what choose_try.c needs */
+    struct weft_plan_ask known; /* of what was asked for: what all ranks know */
+    double bytes;               /* the whole of it */
+    const char *name;           /* asked for by WEFT_ALGO, or "" */
+    struct weft_plan plan;      /* the chosen one */
     struct weft_plan_option chosen;
     char reason[256];
     struct weft_plan_choice *all; /* to be explained; NULL: not */
@@ -178,7 +180,9 @@ static weft_status_t take_fastest(struct chooser *chooser)
     } else {
         snprintf(chooser->reason, sizeof(chooser->reason), "%s is the fastest of %u in the model%s",
                  chooser->chosen.name, of.count,
-                 chooser->plan.builder == &weft_plan_hierarchical ? ", or about as fast" : "");
+                 chooser->plan.builder == &weft_plan_hierarchical ? ", or about as fast"
+                 : chooser->known.is_private ? ", of empty pieces: not all ranks know their lengths"
+                                             : "");
     }
     return WEFT_OK;
 }
@@ -194,8 +198,9 @@ static weft_status_t decide(struct chooser *chooser)
     if (status != WEFT_OK) {
         return status;
     }
-    /* a bare name is for the operations that it can do */
-    if (named != NULL && (does(chooser, named) || weft_choose_is_meant(algo, ask->coll))) {
+    /* a bare name of WEFT_ALGO is for the operations that it can do */
+    if (named != NULL &&
+        (does(chooser, named) || ask->is_demanded || weft_choose_is_meant(algo, ask->coll))) {
         snprintf(chooser->reason, sizeof(chooser->reason), "%s was asked for by name", name);
         return take(chooser, named);
     }
@@ -206,6 +211,28 @@ static weft_status_t decide(struct chooser *chooser)
         return take(chooser, rule);
     }
     return take_fastest(chooser);
+}
+
+/* ---- lengths that are not known to all ---- */
+
+/* Of gather and scatter only the root knows whether its pieces differ: so they may, always. */
+void weft_plan_ask_lengths(struct weft_plan_ask *ask, double bytes, bool has_arrays)
+{
+    bool is_rooted = ask->coll == WEFT_GATHER || ask->coll == WEFT_SCATTER;
+
+    ask->is_private = is_rooted || (ask->coll == WEFT_ALLTOALL && has_arrays);
+    ask->is_equal = !is_rooted && !has_arrays;
+    ask->bytes = ask->coll == WEFT_BARRIER ? 0 : bytes;
+}
+
+/* It was chosen without them; how long it takes they say nevertheless. */
+static void time_again(struct chooser *chooser, const struct weft_plan *plan,
+                       struct weft_plan_option *option)
+{
+    if (chooser->known.is_private && chooser->ask.is_timed && option->why_not == NULL) {
+        option->time_s =
+            weft_choose_predict(chooser->ask.sim, chooser->ask.facts, plan, chooser->bytes, 0);
+    }
 }
 
 /* ---- the explanation ---- */
@@ -247,6 +274,7 @@ static void explain(struct chooser *chooser)
             if (option.why_not == NULL) {
                 weft_choose_refine(&chooser->ask, &plan, &option);
             }
+            time_again(chooser, &plan, &option);
             insert(all, &option);
         }
     }
@@ -275,6 +303,13 @@ static weft_status_t choose(struct chooser *chooser)
 {
     weft_status_t status;
 
+    chooser->known = *chooser->ask.ask;
+    chooser->bytes = chooser->known.bytes;
+    if (chooser->known.is_private) {
+        chooser->known.bytes = 0;
+        chooser->known.is_equal = false;
+    }
+    chooser->ask.ask = &chooser->known;
     if (chooser->facts.host_of != NULL && is_host_by_host(&chooser->facts)) {
         chooser->facts.host_of = NULL;
     }
@@ -284,6 +319,9 @@ static weft_status_t choose(struct chooser *chooser)
         return weft_fail(WEFT_ERR_MEMORY, "no memory to choose a plan in");
     }
     status = decide(chooser);
+    if (status == WEFT_OK) {
+        time_again(chooser, &chooser->plan, &chooser->chosen);
+    }
     if (status == WEFT_OK && chooser->all != NULL) {
         explain(chooser);
     }

@@ -68,6 +68,7 @@ static struct weft_plan_phase inside_of(const struct weft_plan_facts *facts,
     phase.ask.root =
         coll == WEFT_SCATTER || coll == WEFT_GATHER ? ask->root % facts->host_ranks : 0;
     phase.ask.is_equal = true;
+    phase.ask.widening = 1; /* only what goes between hosts is */
     return phase;
 }
 

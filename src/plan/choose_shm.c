@@ -29,6 +29,12 @@ static double shown_bytes(const struct weft_plan_facts *facts, const struct weft
     return ask->coll == WEFT_BARRIER ? 0 : is_own ? ask->bytes / facts->ranks : ask->bytes;
 }
 
+/* What goes through slots. */
+static double slot_bytes(const struct weft_plan_ask *ask)
+{
+    return ask->widening > 0 ? ask->bytes * ask->widening : ask->bytes;
+}
+
 static double whole(double number)
 {
     double floor = (double)(uint64_t)number;
@@ -84,8 +90,8 @@ const char *weft_choose_shm_shape(const struct weft_plan_facts *facts,
                              plan_p)) {
             return "is not possible for this number of ranks";
         }
-        if (fits(facts, plan_p, ask->bytes)) {
-            deepen(facts, ask->bytes, plan_p);
+        if (fits(facts, plan_p, slot_bytes(ask))) {
+            deepen(facts, slot_bytes(ask), plan_p);
             return NULL;
         }
         if (!is_cut || segments > UINT32_MAX / 2 / facts->ranks / 4) {

@@ -159,10 +159,17 @@ struct weft_plan_ask {
     uint32_t root;
     /* the vector of allreduce, broadcast, reduce; all pieces together of the others */
     double bytes;
-    bool is_equal;         /* all pieces are of one size */
+    bool is_equal;   /* all pieces are of one size */
+    bool is_private; /* each rank knows its own pieces only: bytes give a time, but do not choose */
+    double
+        widening; /* bytes in slots for each of the data, when it is computed in a longer type; 0: one */
     bool is_deterministic; /* equal bits whatever the hosts */
     const char *algo;      /* as WEFT_ALGO: "", "ring", "allreduce:ring,broadcast:chain"; lent */
+    bool is_demanded; /* a bare name in it is for this operation, not for those that it can do */
 };
+
+/* What is known of the lengths, to all ranks alike; has_arrays: of counts or places. */
+void weft_plan_ask_lengths(struct weft_plan_ask *ask, double bytes, bool has_arrays);
 
 #define WEFT_PLAN_OPTIONS 32
 struct weft_plan_option {

@@ -225,7 +225,7 @@ bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration 
             double *number = (double *)(void *)((char *)&found + entry->at) + k;
             text += k > 0 && *text == ':';
             if (!read_number(&text, entry->unit[k], number)) {
-                *why_p = entry->count == 3
+                *why_p = entry->count > 1
                              ? "a path is latency:rate:cost:wait, as in loopback=2us:5.5G:1us:4us"
                          : entry->unit[0] == UNIT_TIME ? "expected a time, as in 1.5us"
                                                        : "expected a rate or size, as in 12G";

@@ -29,6 +29,7 @@ struct call {
     weft_redop_t op;
     int root;
     size_t pieces[RANKS_MAX]; /* all 0: equal ones, of `count` */
+    bool sends_nothing;       /* and expects `pieces` */
 };
 
 struct plan {
@@ -47,6 +48,7 @@ struct plan {
 static weft_status_t begin(weft_comm_t comm, const struct call *call, uint8_t *data,
                            weft_request_t *request_p)
 {
+    static const size_t nothing[RANKS_MAX];
     weft_call_t spelled = WEFT_CALL_INIT;
     spelled.coll = call->coll;
     spelled.count = call->count;
@@ -55,7 +57,10 @@ static weft_status_t begin(weft_comm_t comm, const struct call *call, uint8_t *d
     spelled.root = call->root;
     spelled.in = data;
     spelled.out = data + MOST;
-    if (call->pieces[0] != 0) {
+    if (call->sends_nothing) {
+        spelled.in_counts = nothing;
+        spelled.out_counts = call->pieces;
+    } else if (call->pieces[0] != 0) {
         spelled.in_counts = call->coll == WEFT_ALLGATHER ? NULL : call->pieces;
         spelled.out_counts = call->coll == WEFT_REDUCE_SCATTER ? NULL : call->pieces;
     }
@@ -194,11 +199,11 @@ static void check_both(struct call usual, struct call odd, const char *const wor
 
 static void different_collectives(void **state)
 {
-    struct call allreduce = {WEFT_ALLREDUCE, 4, WEFT_F32, WEFT_SUM, 0, {0}};
-    struct call barrier = {WEFT_BARRIER, 0, WEFT_U8, WEFT_SUM, 0, {0}};
-    struct call allgather = {WEFT_ALLGATHER, 4, WEFT_F32, WEFT_SUM, 0, {0}};
-    struct call broadcast = {WEFT_BROADCAST, 4, WEFT_F32, WEFT_SUM, 1, {0}};
-    struct call alltoall = {WEFT_ALLTOALL, 4, WEFT_F32, WEFT_SUM, 0, {0}};
+    struct call allreduce = {WEFT_ALLREDUCE, 4, WEFT_F32, WEFT_SUM, 0, {0}, false};
+    struct call barrier = {WEFT_BARRIER, 0, WEFT_U8, WEFT_SUM, 0, {0}, false};
+    struct call allgather = {WEFT_ALLGATHER, 4, WEFT_F32, WEFT_SUM, 0, {0}, false};
+    struct call broadcast = {WEFT_BROADCAST, 4, WEFT_F32, WEFT_SUM, 1, {0}, false};
+    struct call alltoall = {WEFT_ALLTOALL, 4, WEFT_F32, WEFT_SUM, 0, {0}, false};
     (void)state;
     check_both(allreduce, barrier, WORDS("allreduce", "barrier"));
     check_both(allgather, alltoall, WORDS("allgather", "alltoall"));
@@ -214,7 +219,7 @@ static void different_counts(void **state)
     (void)state;
     for (weft_coll_t coll = WEFT_ALLREDUCE; coll < WEFT_BARRIER; coll++) {
         size_t i = (size_t)coll % 4, pieces = coll == WEFT_ALLREDUCE ? 1 : 4;
-        struct call usual = {coll, counts[i][0] / pieces + 1, WEFT_F32, WEFT_SUM, 1, {0}},
+        struct call usual = {coll, counts[i][0] / pieces + 1, WEFT_F32, WEFT_SUM, 1, {0}, false},
                     odd = usual;
         char one[32], other[32];
         odd.count = counts[i][1] / pieces + 3;
@@ -228,7 +233,7 @@ static void different_dtypes(void **state)
 {
     (void)state;
     for (weft_coll_t coll = WEFT_ALLREDUCE; coll < WEFT_BARRIER; coll++) {
-        struct call usual = {coll, coll % 2 == 0 ? 10 : 40000, WEFT_F32, WEFT_SUM, 0, {0}},
+        struct call usual = {coll, coll % 2 == 0 ? 10 : 40000, WEFT_F32, WEFT_SUM, 0, {0}, false},
                     odd = usual;
         odd.dtype = WEFT_I32; /* as long: no length gives it away */
         check_both(usual, odd, WORDS(weft_coll_name(coll), "f32", "i32"));
@@ -240,7 +245,8 @@ static void different_ops(void **state)
     static const weft_coll_t colls[] = {WEFT_ALLREDUCE, WEFT_REDUCE_SCATTER, WEFT_REDUCE};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        struct call usual = {colls[i], i == 1 ? 30000 : 9, WEFT_I64, WEFT_MAX, 1, {0}}, odd = usual;
+        struct call usual = {colls[i], i == 1 ? 30000 : 9, WEFT_I64, WEFT_MAX, 1, {0}, false},
+                    odd = usual;
         odd.op = WEFT_MIN;
         check_both(usual, odd, WORDS(weft_coll_name(colls[i]), "max", "min"));
     }
@@ -251,7 +257,7 @@ static void different_roots(void **state)
     static const weft_coll_t colls[] = {WEFT_BROADCAST, WEFT_REDUCE, WEFT_GATHER, WEFT_SCATTER};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        struct call usual = {colls[i], i % 2 == 0 ? 9 : 50000, WEFT_I32, WEFT_SUM, 1, {0}},
+        struct call usual = {colls[i], i % 2 == 0 ? 9 : 50000, WEFT_I32, WEFT_SUM, 1, {0}, false},
                     odd = usual;
         odd.root = 2;
         check_both(usual, odd, WORDS(weft_coll_name(colls[i]), "1", "2"));
@@ -264,7 +270,7 @@ static void different_pieces(void **state)
     static const weft_coll_t colls[] = {WEFT_ALLGATHER, WEFT_REDUCE_SCATTER, WEFT_ALLTOALL};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        struct call usual = {colls[i], 0, WEFT_I32, WEFT_SUM, 0, {40, 40, 40}}, odd = usual;
+        struct call usual = {colls[i], 0, WEFT_I32, WEFT_SUM, 0, {40, 40, 40}, false}, odd = usual;
         usual.count = odd.count = 40;
         odd.pieces[1] = 41; /* as many as the others say, but for this one */
         check_both(usual, odd, WORDS(weft_coll_name(colls[i])));
@@ -274,6 +280,40 @@ static void different_pieces(void **state)
             check_both(usual, odd, WORDS(weft_coll_name(colls[i])));
         }
     }
+}
+
+/* Of a gather and a scatter a rank has nothing where the others have something, or the other way; the odd one
+ * is the root, or not. */
+static void nothing_against_something(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 16; i++) {
+        weft_coll_t coll = i % 2 == 0 ? WEFT_GATHER : WEFT_SCATTER;
+        bool is_odd_empty = i / 4 % 2 == 0;
+        struct plan plan = {.ranks = 3,
+                            .path = messages_paths[i / 2 % 2],
+                            .odd_rank = 2,
+                            .is_odd_first = i / 8 == 0,
+                            .words = {weft_coll_name(coll), "x 0", "x 100"}};
+        int root = (i + i / 4) % 4 < 2 ? 2 : 1;
+        plan.usual =
+            (struct call){coll, is_odd_empty ? 100 : 0, WEFT_F32, WEFT_SUM, root, {0}, false};
+        plan.odd =
+            (struct call){coll, is_odd_empty ? 0 : 100, WEFT_F32, WEFT_SUM, root, {0}, false};
+        check(plan);
+    }
+}
+
+/* Nobody sends anything, and one rank expects it nevertheless. */
+static void empty_pieces_against_others(void **state)
+{
+    struct call usual = {WEFT_ALLTOALL, 0, WEFT_I32, WEFT_SUM, 0, {0}, true}, odd = usual;
+    (void)state;
+    odd.pieces[1] = 10;
+    check_both(usual, odd, WORDS("alltoall"));
+    usual.pieces[1] = 10; /* the others do, of rank 1 that sends nothing */
+    odd.pieces[1] = 0;
+    check_both(usual, odd, WORDS("alltoall"));
 }
 
 /* Two in flight; one rank has begun them in the other order. */
@@ -286,8 +326,8 @@ static void different_orders(void **state)
         plan.path = messages_paths[i % 2];
         plan.is_odd_first = i / 2 % 2 == 0;
         plan.odd_rank = i % 3;
-        plan.usual = (struct call){WEFT_ALLREDUCE, count, WEFT_F32, WEFT_SUM, 0, {0}};
-        plan.odd = (struct call){WEFT_ALLGATHER, count, WEFT_F32, WEFT_SUM, 0, {0}};
+        plan.usual = (struct call){WEFT_ALLREDUCE, count, WEFT_F32, WEFT_SUM, 0, {0}, false};
+        plan.odd = (struct call){WEFT_ALLGATHER, count, WEFT_F32, WEFT_SUM, 0, {0}, false};
         check(plan);
     }
 }
@@ -301,7 +341,8 @@ static void far_away_ranks_hear_it_too(void **state)
         plan.path = messages_paths[i % 2];
         plan.is_odd_first = i % 4 < 2;
         plan.odd_rank = i / 2;
-        plan.usual = (struct call){WEFT_ALLREDUCE, i < 5 ? 8 : 60000, WEFT_F64, WEFT_SUM, 0, {0}};
+        plan.usual =
+            (struct call){WEFT_ALLREDUCE, i < 5 ? 8 : 60000, WEFT_F64, WEFT_SUM, 0, {0}, false};
         plan.odd = plan.usual;
         plan.odd.dtype = WEFT_F32;
         check(plan);
@@ -311,10 +352,11 @@ static void far_away_ranks_hear_it_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(different_collectives), cmocka_unit_test(different_counts),
-        cmocka_unit_test(different_dtypes),      cmocka_unit_test(different_ops),
-        cmocka_unit_test(different_roots),       cmocka_unit_test(different_pieces),
-        cmocka_unit_test(different_orders),      cmocka_unit_test(far_away_ranks_hear_it_too),
+        cmocka_unit_test(different_collectives),     cmocka_unit_test(different_counts),
+        cmocka_unit_test(different_dtypes),          cmocka_unit_test(different_ops),
+        cmocka_unit_test(different_roots),           cmocka_unit_test(different_pieces),
+        cmocka_unit_test(different_orders),          cmocka_unit_test(far_away_ranks_hear_it_too),
+        cmocka_unit_test(nothing_against_something), cmocka_unit_test(empty_pieces_against_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

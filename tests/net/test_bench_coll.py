@@ -39,6 +39,13 @@ class BenchCollectives(NetCase):
                     self.assertIsNone(row["probe_ns"])
                     self.assertIsNone(row["limit_pct"])
 
+    def test_all_algorithms_have_one_over_hosts(self):
+        done = bench_in_lab(["--nics", "1", "-r", "2"], "allreduce", "-b", "64K", "-e", "64K",
+                            "--algo", "all", "--time", "2ms", "--outplace", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = {row["algo"]: row for row in json.loads(done.stdout)["results"]}
+        self.assertEqual(found["hierarchical"]["wrong"], 0)
+
     def test_only_rank_0_prints_and_says_how_many_hosts(self):
         done = bench_in_lab(["--nics", "1"], "allreduce", "-b", "1K", "-e", "1K", "--time", "5ms")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -292,6 +292,13 @@ static int run_bad_calls(weft_comm_t comm, int rank, struct harness_shared *shar
     status = weft_collective(comm, &call, NULL);
     EXPECT(status == WEFT_ERR_INVALID || status == WEFT_ERR_UNSUPPORTED);
     EXPECT(strstr(weft_error_text(), "no such algorithm") != NULL);
+    call.coll = WEFT_BROADCAST;
+    call.algorithm = "ring"; /* which is for other operations */
+    EXPECT(weft_collective(comm, &call, NULL) == WEFT_ERR_UNSUPPORTED);
+    EXPECT(strstr(weft_error_text(), "ring") != NULL);
+    call.coll = WEFT_ALLREDUCE;
+    call.algorithm = "hierarchical"; /* there is one host */
+    EXPECT(weft_collective(comm, &call, NULL) == WEFT_ERR_UNSUPPORTED);
     EXPECT_OK(weft_barrier(comm, NULL)); /* it goes on */
     return 0;
 }
@@ -336,6 +343,46 @@ static void fields_without_a_use_may_differ(void **state)
 {
     (void)state;
     run_ways(PROCESSES, 3, run_unused);
+}
+
+/* Beside arrays that say how long the pieces are, the count may be anything, and what is empty needs no
+ * buffer. */
+static int run_pieces_beside_a_count(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    static const size_t in_counts[3] = {4, 0, 6};
+    int32_t in[10], out[6] = {0}, all[10] = {0};
+    size_t own = in_counts[rank], place = rank == 2 ? 4 : 0;
+    weft_call_t call = WEFT_CALL_INIT;
+    EXPECT(shared->ranks == 3);
+    for (int i = 0; i < 10; i++) {
+        in[i] = i + rank;
+    }
+    call.coll = WEFT_REDUCE_SCATTER;
+    call.dtype = WEFT_I32;
+    call.in = in;
+    call.out = own > 0 ? out : NULL;
+    call.count = (size_t)1 << 40;
+    call.in_counts = in_counts;
+    EXPECT_OK(weft_collective(comm, &call, NULL));
+    for (size_t i = 0; i < own; i++) {
+        EXPECT(out[i] == 3 * (int32_t)(place + i) + 3);
+    }
+    call = (weft_call_t)WEFT_CALL_INIT;
+    call.coll = WEFT_ALLGATHER;
+    call.dtype = WEFT_I32;
+    call.in = own > 0 ? in : NULL;
+    call.out = all;
+    call.count = SIZE_MAX;
+    call.out_counts = in_counts;
+    EXPECT_OK(weft_collective(comm, &call, NULL));
+    EXPECT(all[0] == 0 && all[3] == 3 && all[4] == 2 && all[9] == 7);
+    return 0;
+}
+
+static void a_count_beside_arrays_is_not_used(void **state)
+{
+    (void)state;
+    run_ways(PROCESSES, 3, run_pieces_beside_a_count);
 }
 
 /* ---- communicators that have ended, or are not ours ---- */
@@ -481,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_barrier_lets_nobody_through_before_all_have_come),
         cmocka_unit_test(bad_arguments_are_refused_and_harm_nobody),
         cmocka_unit_test(fields_without_a_use_may_differ),
+        cmocka_unit_test(a_count_beside_arrays_is_not_used),
         cmocka_unit_test(calls_on_an_aborted_communicator_say_so),
         cmocka_unit_test(a_forked_child_finds_the_communicator_dead),
         cmocka_unit_test(names_and_sizes_are_as_listed),

@@ -94,6 +94,37 @@ static void each_start_takes_the_data_of_its_moment(void **state)
     run_ways(EVERY_WAY, 4, run_changing);
 }
 
+/* The name of its algorithm too. */
+static int run_named(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    char name[] = "ring";
+    weft_call_t call = WEFT_CALL_INIT;
+    weft_op_t op = NULL;
+    int32_t in = rank, out = 0;
+    call.coll = WEFT_ALLREDUCE;
+    call.dtype = WEFT_I32;
+    call.in = &in;
+    call.out = &out;
+    call.count = 1;
+    call.algorithm = name;
+    EXPECT_OK(weft_op_create(comm, &call, &op));
+    memset(name, '?', sizeof(name) - 1);
+    for (int round = 0; round < 3; round++) {
+        out = 0;
+        EXPECT_OK(weft_op_start(op));
+        EXPECT_OK(weft_op_wait(op, WAIT_MS));
+        EXPECT(out == shared->ranks * (shared->ranks - 1) / 2);
+    }
+    EXPECT_OK(weft_op_destroy(op));
+    return 0;
+}
+
+static void the_name_of_an_algorithm_is_lent_for_the_making_only(void **state)
+{
+    (void)state;
+    run_ways(PROCESSES, 2, run_named);
+}
+
 /* ---- several at once, and beside calls ---- */
 
 static int run_several(weft_comm_t comm, int rank, struct harness_shared *shared)
@@ -212,6 +243,10 @@ static int run_refused(weft_comm_t comm, int rank, struct harness_shared *shared
     EXPECT(weft_op_create(comm, NULL, &op) == WEFT_ERR_INVALID);
     EXPECT(weft_op_create(NULL, &call, &op) == WEFT_ERR_INVALID);
     EXPECT(weft_op_create(comm, &call, NULL) == WEFT_ERR_INVALID);
+    call.size = 8;
+    EXPECT(weft_op_create(comm, &call, &op) == WEFT_ERR_INVALID);
+    EXPECT(strstr(weft_error_text(), "WEFT_CALL_INIT") != NULL);
+    call.size = sizeof(call);
     call.coll = WEFT_ALLREDUCE;
     call.dtype = WEFT_I32;
     call.count = 1;
@@ -239,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_operation_may_be_started_many_times),
         cmocka_unit_test(each_start_takes_the_data_of_its_moment),
+        cmocka_unit_test(the_name_of_an_algorithm_is_lent_for_the_making_only),
         cmocka_unit_test(several_operations_and_calls_may_be_in_flight),
         cmocka_unit_test(a_start_is_the_same_as_a_call),
         cmocka_unit_test(an_operation_that_runs_is_busy),

@@ -5,6 +5,9 @@
  */
 #include "unit/api/collectives_sweep.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 static const weft_coll_t piece_colls[] = {WEFT_REDUCE_SCATTER, WEFT_ALLGATHER, WEFT_GATHER,
                                           WEFT_SCATTER, WEFT_ALLTOALL};
 
@@ -188,12 +191,54 @@ static void memory_that_comes_and_goes_is_right(void **state)
     run_ways(SHM_THREADS, 3, run_changing);
 }
 
+/* What lies between two pieces is not ours: here nobody may even read it. */
+static int run_gap(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    enum { COUNT = 8 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t places[2] = {page / sizeof(float) - COUNT, 2 * page / sizeof(float)};
+    float out[COUNT] = {0};
+    weft_call_t call = WEFT_CALL_INIT;
+    uint8_t *memory =
+        mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(memory != MAP_FAILED && shared->ranks == 2);
+    EXPECT(mprotect(memory + page, page, PROT_NONE) == 0);
+    for (size_t piece = 0; piece < 2; piece++) {
+        float *at = (float *)(void *)memory + places[piece];
+        for (size_t i = 0; i < COUNT; i++) {
+            at[i] = (float)(100 * piece + i);
+        }
+    }
+    call.coll = WEFT_REDUCE_SCATTER;
+    call.dtype = WEFT_F32;
+    call.op = WEFT_SCALED;
+    call.scale = 0.5;
+    call.in = memory;
+    call.out = out;
+    call.count = COUNT;
+    call.in_places = places;
+    call.algorithm = "ring";
+    EXPECT_OK(weft_collective(comm, &call, NULL));
+    for (int i = 0; i < COUNT; i++) {
+        EXPECT(out[i] == (float)(100 * rank + i));
+    }
+    EXPECT(munmap(memory, 3 * page) == 0);
+    return 0;
+}
+
+static void gaps_between_pieces_are_not_touched(void **state)
+{
+    (void)state;
+    run_ways(PROCESSES, 2, run_gap);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_of_any_size_and_place_are_right),
         cmocka_unit_test(long_pieces_of_any_size_are_right),
         cmocka_unit_test(pieces_are_right_or_refused_by_every_algorithm),
+        cmocka_unit_test(gaps_between_pieces_are_not_touched),
         cmocka_unit_test(memory_of_every_kind_and_mixture_is_right),
         cmocka_unit_test(memory_that_comes_and_goes_is_right),
     };

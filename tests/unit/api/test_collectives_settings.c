@@ -83,6 +83,39 @@ static void ranks_may_have_different_cpus(void **state)
     run_bodies(SHM_PROCESSES, 2, run_unlike);
 }
 
+/* More ranks than one pass adds: what goes through the slots is longer than what the call says. */
+static int run_many(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    static const weft_dtype_t dtypes[] = {WEFT_BF16, WEFT_F8E5M2};
+    enum { COUNT = 60000 };
+    (void)shared;
+    for (size_t i = 0; i < LENS(dtypes); i++) {
+        size_t len = COUNT * weft_dtype_size(dtypes[i]);
+        uint8_t *in = calloc(1, len), *out = malloc(len);
+        EXPECT(in != NULL && out != NULL);
+        for (size_t k = 0; k < COUNT; k += 100) {
+            double value = rank == (int)(k / 100 % 65) ? 2 : 0;
+            values_store(dtypes[i], values_encode(dtypes[i], value), in + k * len / COUNT);
+        }
+        memset(out, 0xff, len);
+        EXPECT_OK(weft_allreduce(comm, in, out, COUNT, dtypes[i], WEFT_SUM, NULL));
+        for (size_t k = 0; k < COUNT; k++) {
+            double value = values_decode(dtypes[i], values_load(dtypes[i], out + k * len / COUNT));
+            EXPECT(value == (k % 100 == 0 ? 2 : 0));
+        }
+        free(in);
+        free(out);
+    }
+    return 0;
+}
+
+static void sums_of_many_ranks_are_widened_within_the_slots(void **state)
+{
+    (void)state;
+    setenv("WEFT_ACC", "f32", 1);
+    run_ways(SHM_THREADS, 65, run_many);
+}
+
 /* ---- WEFT_ALGO ---- */
 
 /* A name for all operations concerns those that know it; the others are as the model says. */
@@ -152,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(settings_do_not_change_results, forget_settings),
         cmocka_unit_test(ranks_may_have_different_cpus),
+        cmocka_unit_test_teardown(sums_of_many_ranks_are_widened_within_the_slots, forget_settings),
         cmocka_unit_test_teardown(an_algorithm_for_all_operations_is_right, forget_settings),
         cmocka_unit_test_teardown(algorithms_per_operation_are_right, forget_settings),
         cmocka_unit_test_teardown(a_name_that_is_none_is_refused, forget_settings),

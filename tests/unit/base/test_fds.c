@@ -160,6 +160,32 @@ static void a_sleeping_child_does_not_hold_our_sockets(void **state)
     close(ready[1]);
 }
 
+static void a_process_has_an_id_of_its_own_and_a_forked_child_another(void **state)
+{
+    uint64_t first = 0, again = 0, child_id = 0;
+    int ends[2];
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(weft_process_id(&first), WEFT_OK);
+    assert_int_equal(weft_process_id(&again), WEFT_OK);
+    assert_true(first != 0 && first == again);
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        bool is_there = weft_process_id(&child_id) == WEFT_OK;
+        _exit(is_there && write(ends[1], &child_id, sizeof(child_id)) == sizeof(child_id) ? 0 : 1);
+    }
+    assert_true(child > 0);
+    assert_int_equal(read(ends[0], &child_id, sizeof(child_id)), sizeof(child_id));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(child_id != 0 && child_id != first);
+    assert_int_equal(weft_process_id(&again), WEFT_OK);
+    assert_int_equal(again, first);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 #define THREADS 4
 #define ROUNDS 2000
 
@@ -201,6 +227,7 @@ int main(void)
         cmocka_unit_test(numbers_beyond_the_map_are_left_alone),
         cmocka_unit_test(a_forked_child_closes_ours_and_only_ours),
         cmocka_unit_test(a_sleeping_child_does_not_hold_our_sockets),
+        cmocka_unit_test(a_process_has_an_id_of_its_own_and_a_forked_child_another),
         cmocka_unit_test(many_threads_leave_the_count_at_zero),
     };
 

@@ -30,7 +30,7 @@ static void sizes_go_from_min_to_max_in_both_places(void **state)
     struct coll_arguments arguments = arguments_of(WEFT_ALLREDUCE);
     struct coll_plan plan;
     (void)state;
-    weft_bench_coll_plan(&arguments, 4, &plan);
+    weft_bench_coll_plan(&arguments, 4, false, &plan);
     assert_int_equal(plan.count, 16);
     assert_int_equal(plan.cell[0].bytes, 8);
     assert_int_equal(plan.cell[0].count, 2);
@@ -41,13 +41,13 @@ static void sizes_go_from_min_to_max_in_both_places(void **state)
     assert_true(plan.buffer_len >= 1024);
     free(plan.cell);
     arguments.is_inplace = true;
-    weft_bench_coll_plan(&arguments, 4, &plan);
+    weft_bench_coll_plan(&arguments, 4, false, &plan);
     assert_int_equal(plan.count, 8);
     assert_true(plan.cell[0].is_inplace);
     free(plan.cell);
     arguments.is_inplace = false;
     arguments.is_outplace = true;
-    weft_bench_coll_plan(&arguments, 4, &plan);
+    weft_bench_coll_plan(&arguments, 4, false, &plan);
     assert_int_equal(plan.count, 8);
     assert_false(plan.cell[7].is_inplace);
     free(plan.cell);
@@ -59,7 +59,7 @@ static void pieces_are_whole_and_not_empty(void **state)
     struct coll_plan plan;
     (void)state;
     arguments.is_outplace = true;
-    weft_bench_coll_plan(&arguments, 8, &plan);
+    weft_bench_coll_plan(&arguments, 8, false, &plan);
     /* 8, 16 and 32 bytes are all one element of each rank */
     assert_int_equal(plan.cell[0].count, 1);
     assert_int_equal(plan.cell[0].bytes, 32);
@@ -67,7 +67,7 @@ static void pieces_are_whole_and_not_empty(void **state)
     assert_int_equal(plan.count, 6);
     free(plan.cell);
     arguments.min_bytes = 100;
-    weft_bench_coll_plan(&arguments, 3, &plan);
+    weft_bench_coll_plan(&arguments, 3, false, &plan);
     assert_int_equal(plan.cell[0].count, 8);
     assert_int_equal(plan.cell[0].bytes, 96);
     free(plan.cell);
@@ -78,13 +78,13 @@ static void alltoall_and_barrier_are_never_in_place(void **state)
     struct coll_arguments arguments = arguments_of(WEFT_ALLTOALL);
     struct coll_plan plan;
     (void)state;
-    weft_bench_coll_plan(&arguments, 2, &plan);
+    weft_bench_coll_plan(&arguments, 2, false, &plan);
     for (size_t i = 0; i < plan.count; i++) {
         assert_false(plan.cell[i].is_inplace);
     }
     free(plan.cell);
     arguments = arguments_of(WEFT_BARRIER);
-    weft_bench_coll_plan(&arguments, 2, &plan);
+    weft_bench_coll_plan(&arguments, 2, false, &plan);
     assert_int_equal(plan.count, 1);
     assert_int_equal(plan.cell[0].bytes, 0);
     free(plan.cell);
@@ -99,7 +99,7 @@ static void all_algorithms_get_a_row_each_where_they_can(void **state)
     arguments.algo = "all";
     arguments.is_outplace = true;
     arguments.max_bytes = 8;
-    weft_bench_coll_plan(&arguments, 4, &plan);
+    weft_bench_coll_plan(&arguments, 4, false, &plan);
     size_t everywhere = plan.count;
     assert_true(everywhere > 2);
     assert_null(plan.cell[0].algo); /* the library's own choice first */
@@ -112,8 +112,15 @@ static void all_algorithms_get_a_row_each_where_they_can(void **state)
         }
     }
     free(plan.cell);
+    weft_bench_coll_plan(&arguments, 4, true, &plan); /* over hosts one more */
+    assert_int_equal(plan.count, everywhere + 1);
+    assert_string_equal(plan.cell[plan.count - 1].algo, "hierarchical");
+    assert_true(weft_bench_coll_knows_algo(WEFT_ALLREDUCE, "hierarchical", &names));
+    assert_non_null(strstr(names, "hierarchical"));
+    free(names);
+    free(plan.cell);
     arguments.path = COLL_TCP; /* without those through shared memory */
-    weft_bench_coll_plan(&arguments, 4, &plan);
+    weft_bench_coll_plan(&arguments, 4, false, &plan);
     assert_true(plan.count > 1 && plan.count < everywhere);
     free(plan.cell);
     assert_false(weft_bench_coll_knows_algo(WEFT_ALLREDUCE, "zigzag", &names));

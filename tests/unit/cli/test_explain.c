@@ -75,6 +75,34 @@ static void a_ring_is_one_line_per_kind_of_round(void **state)
     cli_close(&cli);
 }
 
+static void an_algorithm_that_cannot_do_it_is_refused(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "explain", "broadcast", "-n", "4", "--algo", "ring");
+    assert_int_not_equal(cli.status, 0);
+    assert_has(cli.err, "ring does not do this operation; possible: ");
+    cli_close(&cli);
+}
+
+/* A job never takes a plan that needs pieces of one size there: only the root would know. */
+static void plans_of_a_scatter_are_those_of_a_job(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "explain", "scatter", "-n", "8", "--bytes", "4M");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "linear is the only one possible");
+    assert_has(cli.out, "needs pieces of one size");
+    cli_close(&cli);
+    cli_run(&cli, "sim", "gather", "-n", "8", "--bytes", "4M", "--algo", "binomial");
+    assert_int_not_equal(cli.status, 0);
+    assert_has(cli.err, "binomial needs pieces of one size");
+    cli_close(&cli);
+}
+
 static void a_tree_is_arrows(void **state)
 {
     (void)state;
@@ -267,6 +295,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_choice_comes_with_reason_runners_up_and_steps),
         cmocka_unit_test(a_ring_is_one_line_per_kind_of_round),
+        cmocka_unit_test(an_algorithm_that_cannot_do_it_is_refused),
+        cmocka_unit_test(plans_of_a_scatter_are_those_of_a_job),
         cmocka_unit_test(a_tree_is_arrows),
         cmocka_unit_test(several_hosts_are_composed),
         cmocka_unit_test(json_has_the_fixed_keys),

@@ -296,7 +296,9 @@ static void a_range_is_as_long_as_its_blocks(void **state)
 
 static size_t slots_of(const struct sample *sample)
 {
-    return weft_exec_slots_len(&sample->plan, &sample->group, &sample->data);
+    struct weft_binding binding;
+    weft_bind(&sample->plan, &sample->group, &sample->data, &binding);
+    return sample->plan.slots * binding.slot_len;
 }
 
 static void slots_have_room_for_the_longest_blocks(void **state)
@@ -324,6 +326,29 @@ static void slots_have_room_for_the_longest_blocks(void **state)
     sample.plan.coll = WEFT_REDUCE_SCATTER; /* pieces of 192, 192 and 16 bytes, two blocks each */
     sample.data.is_cut = true;
     assert_int_equal(slots_of(&sample), 128);
+}
+
+/* The count stands beside arrays that say everything: it may be anything. */
+static void where_arrays_say_the_lengths_the_count_says_nothing(void **state)
+{
+    static const weft_coll_t colls[] = {WEFT_REDUCE_SCATTER, WEFT_ALLGATHER, WEFT_GATHER,
+                                        WEFT_SCATTER, WEFT_ALLTOALL};
+    const size_t counts[3] = {4, 5, 6};
+
+    (void)state;
+    for (size_t i = 0; i < WEFT_COUNT_OF(colls); i++) {
+        bool has_in = colls[i] != WEFT_ALLGATHER && colls[i] != WEFT_GATHER;
+        bool has_out = colls[i] != WEFT_REDUCE_SCATTER && colls[i] != WEFT_SCATTER;
+        const struct weft_plan plan = {.coll = (uint32_t)colls[i], .segments = 1};
+        const struct weft_exec_group group = {.ranks = 3, .rank = 1};
+        const struct weft_exec_data data = {.dtype = WEFT_F32,
+                                            .count = (size_t)1 << 40,
+                                            .in_counts = has_in ? counts : NULL,
+                                            .out_counts = has_out ? counts : NULL};
+        struct weft_binding binding;
+        weft_bind(&plan, &group, &data, &binding);
+        assert_int_equal(weft_bind_unit(&binding), 24);
+    }
 }
 
 /* Such slots lie in the lines of the board. */
@@ -377,7 +402,7 @@ static void nothing_is_cut_into_empty_blocks(void **state)
             assert_int_equal(weft_bind_len(&binding, WEFT_SPACE_OUT, block, 1), 0);
         }
         assert_int_equal(weft_bind_unit(&binding), 0);
-        assert_int_equal(weft_exec_slots_len(&plan, &group, &data), 0);
+        assert_int_equal(binding.slot_len, 0);
     }
 }
 
@@ -388,6 +413,7 @@ int main(void)
         cmocka_unit_test(blocks_begin_at_cache_lines_and_cover_all_of_a_piece_once),
         cmocka_unit_test(a_range_is_as_long_as_its_blocks),
         cmocka_unit_test(slots_have_room_for_the_longest_blocks),
+        cmocka_unit_test(where_arrays_say_the_lengths_the_count_says_nothing),
         cmocka_unit_test(one_block_is_not_made_longer),
         cmocka_unit_test(a_piece_of_ones_own_is_as_long_as_one_says),
         cmocka_unit_test(nothing_is_cut_into_empty_blocks),

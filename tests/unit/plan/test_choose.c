@@ -287,6 +287,10 @@ static void a_name_is_taken_or_refused_with_those_that_can(void **state)
     /* a bare name is for the operations that it can do */
     ask.algo = "ring";
     assert_string_not_equal(name_of(&facts, &ask), "ring");
+    ask.is_demanded = true; /* … unless it was said of this one */
+    assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(weft_error_text(), "ring does not do this operation"));
+    ask.is_demanded = false;
     ask.algo = "pairwise";
     assert_string_equal(name_of(&facts, &ask), "pairwise");
     ask.algo = "ring,alltoall:bruck,broadcast:chain";
@@ -300,6 +304,49 @@ static void a_name_is_taken_or_refused_with_those_that_can(void **state)
     assert_string_not_equal(name_of(&facts, &ask), "hierarchical");
     ask.algo = "allreduce:hierarchical";
     assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_UNSUPPORTED);
+}
+
+/* A root's pieces are its own business: whatever their lengths, the same plan is taken, and they only say how
+ * long it takes. */
+static void lengths_that_not_all_ranks_know_do_not_choose(void **state)
+{
+    static const weft_coll_t colls[] = {WEFT_GATHER, WEFT_SCATTER, WEFT_ALLTOALL};
+
+    (void)state;
+    for (unsigned i = 0; i < 2 * WEFT_COUNT_OF(colls); i++) {
+        struct weft_plan_facts facts =
+            facts_of(1, 8, 2, i % 2 == 0 ? WEFT_INSIDE_SHM : WEFT_INSIDE_TCP);
+        struct weft_plan_ask ask = ask_for(colls[i / 2], 0);
+        struct weft_plan empty, plan;
+        double first_s, time_s = 0;
+        weft_plan_ask_lengths(&ask, 0, true);
+        assert_true(ask.is_private && !ask.is_equal);
+        assert_int_equal(weft_plan_predict(&facts, &ask, &empty, &first_s), WEFT_OK);
+        for (double bytes = 100; bytes < 1e9; bytes *= 10) {
+            struct weft_plan_choice choice;
+            weft_plan_ask_lengths(&ask, bytes, true);
+            assert_int_equal(weft_plan_predict(&facts, &ask, &plan, &time_s), WEFT_OK);
+            assert_ptr_equal(plan.builder, empty.builder);
+            assert_int_equal(plan.segments, empty.segments);
+            assert_int_equal(weft_plan_choose(&facts, &ask, &plan, &choice), WEFT_OK);
+            assert_ptr_equal(plan.builder, empty.builder);
+            assert_true(choice.option[0].time_s == time_s);
+        }
+        assert_true(time_s > 10 * first_s);
+    }
+}
+
+static void the_lengths_of_others_are_known(void **state)
+{
+    (void)state;
+    for (unsigned coll = 0; coll < WEFT_COLLS; coll++) {
+        bool is_rooted = coll == WEFT_GATHER || coll == WEFT_SCATTER;
+        struct weft_plan_ask ask = {.coll = (weft_coll_t)coll};
+        weft_plan_ask_lengths(&ask, 1000, false);
+        assert_int_equal(ask.is_private, is_rooted);
+        assert_int_equal(ask.is_equal, !is_rooted);
+        assert_true(ask.bytes == (coll == WEFT_BARRIER ? 0 : 1000));
+    }
 }
 
 static void pieces_of_different_sizes_leave_some_out(void **state)
@@ -448,6 +495,8 @@ int main(void)
         cmocka_unit_test(deterministic_mode_refuses_another_by_name),
         cmocka_unit_test(a_name_is_taken_or_refused_with_those_that_can),
         cmocka_unit_test(pieces_of_different_sizes_leave_some_out),
+        cmocka_unit_test(lengths_that_not_all_ranks_know_do_not_choose),
+        cmocka_unit_test(the_lengths_of_others_are_known),
         cmocka_unit_test(words_that_are_no_names_are_said),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(what_is_too_long_to_run_is_predicted_well),

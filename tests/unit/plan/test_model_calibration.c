@@ -100,6 +100,21 @@ static void what_is_not_understood_is_refused(void **state)
     }
 }
 
+/* Whoever gives a path too few numbers learns how many it has. */
+static void the_reason_shows_how_it_is_written(void **state)
+{
+    struct weft_plan_calibration read;
+    const char *why = "";
+
+    (void)state;
+    assert_false(weft_plan_calibration_parse("shm=1us:2G", &read, &why));
+    assert_non_null(strstr(why, "latency:rate:cost:wait"));
+    assert_false(weft_plan_calibration_parse("near=3G", &read, &why));
+    assert_non_null(strstr(why, "a time"));
+    assert_false(weft_plan_calibration_parse("copy=fast", &read, &why));
+    assert_non_null(strstr(why, "a rate"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +122,7 @@ int main(void)
         cmocka_unit_test(what_is_printed_can_be_read),
         cmocka_unit_test(measured_numbers_are_rounded_once),
         cmocka_unit_test(what_is_not_understood_is_refused),
+        cmocka_unit_test(the_reason_shows_how_it_is_written),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
