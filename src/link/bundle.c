@@ -344,17 +344,7 @@ static void doze(struct weft_bundle *bundle, uint64_t now_ns)
  * carrier we hear when it is back. */
 static bool may_hurry(const struct weft_bundle *bundle, const struct weft_slot *down)
 {
-    int64_t limit_ms = params_of(bundle)->number[WEFT_PARAM_LANE_TIMEOUT];
-    if (bundle->link->links->down_ns[down->nic] != 0) {
-        return false;
-    }
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        const struct weft_slot *slot = &bundle->slots[i];
-        if (slot->state == SLOT_UP && slot->lane->ops->silent_ms(slot->lane) < limit_ms) {
-            return false;
-        }
-    }
-    return true;
+    return bundle->link->links->down_ns[down->nic] == 0 && !weft_bundle_is_through(bundle);
 }
 
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -381,6 +371,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_link_broke(bundle->link);
         return;
     }
+    weft_bundle_go_home(bundle);
     weft_chunks_overtake(bundle, now_ns);
     weft_link_set_lead(bundle->link, weft_bundle_find_lead(bundle));
     weft_chunks_replay(bundle);
