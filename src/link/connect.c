@@ -68,6 +68,7 @@ static bool open_tcp(struct weft_links *links)
         *nic = links->nics[i]; /* first to where it stays: the port keeps what it is told */
         port.addr = &nic->addr;
         port.nic = nic->name;
+        port.prefix_len = nic->prefix_len;
         if (links->tcp_ops->port_open(&port, &links->tcp[links->tcp_count]) != WEFT_OK) {
             weft_log(link, WARN, "no tcp over %s: %s", nic->name, weft_error_text());
             continue;

@@ -120,7 +120,7 @@ static void admit(struct weft_net_acceptor *acceptor, int fd)
     pid_t pid = 0;
     weft_fd_own(fd);
     if (acceptor->device != 0) {
-        weft_net_keep_to(fd, acceptor->device);
+        weft_net_keep_to(fd, acceptor->device, acceptor->prefix_len);
     }
     weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_ACCEPTED, 1);
     if (nonce == NULL || (acceptor->is_local && !is_same_user(fd, acceptor->uid, &pid))) {
@@ -218,9 +218,11 @@ weft_status_t weft_net_acceptor_open(struct weft_engine *engine, int fd,
     return WEFT_OK;
 }
 
-void weft_net_acceptor_keep_to(struct weft_net_acceptor *acceptor, const char *device)
+void weft_net_acceptor_keep_to(struct weft_net_acceptor *acceptor, const char *device,
+                               uint32_t prefix_len)
 {
     acceptor->device = if_nametoindex(device);
+    acceptor->prefix_len = prefix_len;
     weft_net_note_device(acceptor->source.fd);
 }
 

@@ -19,6 +19,7 @@ struct weft_net_acceptor {
     struct weft_list pending; /* of conn.node, oldest first */
     unsigned pending_count;
     unsigned device; /* index of the one that its connections keep to; 0: as the routes say */
+    uint32_t prefix_len;
     bool is_local;
     uid_t uid;    /* ours, when it was opened */
     bool is_full; /* not accepting until one of the pending has moved */
@@ -31,8 +32,8 @@ struct weft_net_acceptor {
 
 /* Sockets that a listener accepts from now on know by which device they came (socket.c). */
 void weft_net_note_device(int listener);
-/* If this one came by it, it leaves by it. */
-void weft_net_keep_to(int fd, unsigned device);
+/* If this one came by it, and from its network, it leaves by it. */
+void weft_net_keep_to(int fd, unsigned device, uint32_t prefix_len);
 /* Server side: takes fd over, sends the challenge with this nonce. */
 weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pid_t pid,
                                   const uint8_t nonce[WEFT_WIRE_NONCE_LEN],

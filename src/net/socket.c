@@ -202,10 +202,21 @@ static unsigned device_of(int fd)
     return 0;
 }
 
-void weft_net_keep_to(int fd, unsigned device)
+static bool is_neighbour(int fd, uint32_t prefix_len)
+{
+    struct sockaddr_storage here, there;
+    socklen_t here_len = sizeof(here), there_len = sizeof(there);
+    return getsockname(fd, (struct sockaddr *)&here, &here_len) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &there_len) == 0 &&
+           weft_net_addr_is_same_net(&here, &there, prefix_len);
+}
+
+/* A device need not have a route to those who are not neighbours. */
+void weft_net_keep_to(int fd, unsigned device, uint32_t prefix_len)
 {
     char name[IF_NAMESIZE];
-    if (device_of(fd) == device && if_indextoname(device, name) != NULL) {
+    if (is_neighbour(fd, prefix_len) && device_of(fd) == device &&
+        if_indextoname(device, name) != NULL) {
         setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
     }
 }

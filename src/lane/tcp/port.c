@@ -180,7 +180,7 @@ static weft_status_t start_listening(struct weft_lane_tcp_port *port)
                                     (uint64_t)params->number[WEFT_PARAM_HANDSHAKE_TIMEOUT],
                                     &weft_lane_tcp_server_ops, port, &port->acceptor);
     if (status == WEFT_OK && port->spec.nic[0] != '\0') {
-        weft_net_acceptor_keep_to(port->acceptor, port->spec.nic);
+        weft_net_acceptor_keep_to(port->acceptor, port->spec.nic, port->spec.prefix_len);
     }
     return status;
 }

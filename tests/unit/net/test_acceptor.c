@@ -296,7 +296,7 @@ static void a_connection_leaves_by_the_device_that_it_came_by(void **state)
     struct scene scene = {.engine = NULL};
     (void)state;
     scene_listen(&scene);
-    weft_net_acceptor_keep_to(scene.acceptor, "lo");
+    weft_net_acceptor_keep_to(scene.acceptor, "lo", 8);
     scene_dial_at(&scene, &scene.addr);
     assert_true(drive_until(scene.engine, NULL, &scene.client.opened, 1));
     assert_keeps_to(&scene, "lo");
@@ -308,9 +308,27 @@ static void one_that_came_by_another_device_is_left_to_the_routes(void **state)
     struct scene scene = {.engine = NULL};
     (void)state;
     scene_listen(&scene);
-    weft_net_acceptor_keep_to(scene.acceptor, "lo");
+    weft_net_acceptor_keep_to(scene.acceptor, "lo", 8);
     scene.acceptor->device += 12345; /* as if it were not lo's */
     scene_dial_at(&scene, &scene.addr);
+    assert_true(drive_until(scene.engine, NULL, &scene.client.opened, 1));
+    assert_keeps_to(&scene, "");
+    scene_close(&scene);
+}
+
+/* The device may have no route to it. */
+static void one_from_another_network_is_left_to_the_routes(void **state)
+{
+    struct scene scene = {.engine = NULL};
+    struct sockaddr_storage from;
+    struct weft_net_dial dial;
+    (void)state;
+    scene_listen(&scene);
+    weft_net_acceptor_keep_to(scene.acceptor, "lo", 24);
+    loopback(&from, 0);
+    ((struct sockaddr_in *)&from)->sin_addr.s_addr = htonl(0x7f000701);
+    assert_int_equal(weft_net_connect_from(&from, "", &scene.addr, &dial), WEFT_OK);
+    scene_dial_on(&scene, &dial);
     assert_true(drive_until(scene.engine, NULL, &scene.client.opened, 1));
     assert_keeps_to(&scene, "");
     scene_close(&scene);
@@ -331,6 +349,7 @@ int main(void)
         cmocka_unit_test(a_released_listener_listens_on),
         cmocka_unit_test(a_connection_leaves_by_the_device_that_it_came_by),
         cmocka_unit_test(one_that_came_by_another_device_is_left_to_the_routes),
+        cmocka_unit_test(one_from_another_network_is_left_to_the_routes),
     };
     weft_log_configure("off");
     return cmocka_run_group_tests(tests, NULL, NULL);
