@@ -21,10 +21,13 @@ class FlatLab(Lab):
     def address(self, host, nic=0):
         return "10.1.0.%d" % (10 * nic + host + 1)
 
-    def set_arp(self, ignore, announce):
+    def set_up(self, is_set_up=True):
+        """As docs/lanes.md says, or as Linux comes."""
+        values = ((1, "arp_ignore"), (2, "arp_announce"), (1, "ignore_routes_with_linkdown"))
         for host in self.host:
-            host.run(["sh", "-c", "cd /proc/sys/net/ipv4/conf/all && echo %d >arp_ignore && "
-                      "echo %d >arp_announce && ip neigh flush all" % (ignore, announce)])
+            host.run(["sh", "-c", "cd /proc/sys/net/ipv4/conf/all && " + " && ".join(
+                "echo %d >%s" % (is_set_up and value, name) for value, name in values) +
+                      " && ip neigh flush all"])
 
 
 class Flat(LanesCase):
@@ -34,6 +37,7 @@ class Flat(LanesCase):
     def setUpClass(cls):
         cls.lab = FlatLab(hosts=2, nics=2, rate="1G")
         cls.addClassCleanup(cls.lab.close)
+        cls.lab.set_up()
 
     def sent(self, host):
         counters = self.lab.host[host].counters()
@@ -55,17 +59,37 @@ class Flat(LanesCase):
 
     def test_every_nic_carries_each_way(self):
         """Of hosts that are set up for several NICs in one network."""
-        self.addCleanup(self.lab.set_arp, 0, 0)
-        self.lab.set_arp(1, 2)
         job = self.job("long", "back")
         self.await_sent((0, 1), (0, 1), "bytes by every NIC, each way")
         self.finish(job)
 
     def test_hosts_that_answer_by_any_nic(self):
         """By which one rank 0's host hears, and so speaks, is then up to the kernels."""
+        self.addCleanup(self.lab.set_up)
+        self.lab.set_up(False)
         job = self.job("long", "back")
         self.await_sent((1,), (0, 1), "bytes by every NIC of the dialler")
         self.finish(job)
+
+
+    def check_without_eth0(self, host, breaks, heals):
+        """Of that host: everything goes on by the other NIC, the control connection too."""
+        job = self.job("long", "back", "control", WEFT_LOG="link:info,control:info,warn")
+        wait_until(lambda: "ways back" in job[1].stderr, 5, "ways back")
+        self.addCleanup(heals, host, 0)
+        breaks(host, 0)
+        self.await_sent((0, 1), (1,), "bytes by the other NIC, each way", 5)
+        try:
+            wait_until(lambda: "goes by" in job[1].stderr, 5, "the control connection")
+        except AssertionError as error:
+            self.fail("%s\n%s" % (error, self.story(job)))
+        self.finish(job)
+
+    def test_the_first_nic_of_the_dialler_dies(self):
+        self.check_without_eth0(1, self.lab.unplug, self.lab.plug)
+
+    def test_the_first_nic_of_the_acceptor_dies(self):
+        self.check_without_eth0(0, self.lab.unplug, self.lab.plug)
 
 
 if __name__ == "__main__":
