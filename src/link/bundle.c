@@ -251,10 +251,10 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
 static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
 {
     struct weft_lane *lane = slot->lane;
+    weft_bundle_lost(bundle, slot, why);
     weft_log(link, WARN, "lane %u to rank %u by %s is given up: %s; %s",
              (unsigned)(slot - bundle->slots), bundle->link->peer, nic_of(bundle, slot), why,
              weft_bundle_find_lead(bundle) != NULL ? "the others take over" : "no other is left");
-    weft_bundle_lost(bundle, slot, why);
     lane->ops->close(lane);
 }
 
