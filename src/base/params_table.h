@@ -44,9 +44,9 @@
     X(SOCKET_FAMILY, "WEFT_SOCKET_FAMILY", CHOICE, "auto", 0, 0, false, "auto|ipv4|ipv6", \
       "address family to listen on") \
     X(TX_BINDINGS, "WEFT_TX_BINDINGS", TEXT, "", 0, 255, false, NULL, \
-      "CPUs that send over each NIC, eth1:8-21,112-125;eth2:60-73; empty: those near the NIC") \
+      "CPUs for sending over each NIC, eth1:8-21,112-125;eth2:60-73; one thread sends and receives over all: it gets all CPUs of both; empty: the NUMA node of the NICs, if they share one") \
     X(RX_BINDINGS, "WEFT_RX_BINDINGS", TEXT, "", 0, 255, false, NULL, \
-      "CPUs that receive over each NIC, written like WEFT_TX_BINDINGS") \
+      "CPUs for receiving over each NIC, as WEFT_TX_BINDINGS, for the same thread") \
     X(JOIN, "WEFT_JOIN", CHOICE, "auto", 0, 0, false, "auto|direct|local", \
       "how ranks join: direct (TCP to the root), local (through this host's leader), auto") \
     X(TREE_DEGREE, "WEFT_TREE_DEGREE", INT, "64", 2, 64, true, NULL, \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * WEFT_TX_BINDINGS and WEFT_RX_BINDINGS: on which CPUs the work for each NIC is done. The library has one
- * thread of its own, which sends and receives for all NICs while nobody waits; it is bound to all CPUs that the
- * settings name together. The user's threads stay where their owner put them.
+ * On which CPUs the library's own thread runs. There is one per process, which sends and receives for all NICs while
+ * nobody waits. WEFT_TX_BINDINGS and WEFT_RX_BINDINGS bind it to all CPUs that they name together; without them it
+ * stays near the NICs, where they all are on one NUMA node. The user's threads stay where their owner put them.
  */
 #include "comm/internal.h"
 #include "topo/topo.h"
@@ -44,4 +44,28 @@ weft_status_t weft_comm_bind(const struct weft_params *params)
         weft_background_bind(&cpus);
     }
     return status;
+}
+
+/* Only when there are ranks elsewhere: a thread that serves shared memory has no reason to be near a NIC. */
+void weft_comm_bind_near(const struct weft_job *job)
+{
+    const struct weft_params *params = &job->params;
+    struct weft_topo_iface *nics = NULL;
+    unsigned count = 0;
+    cpu_set_t ours, cpus;
+    char text[128];
+    if (params->text[WEFT_PARAM_TX_BINDINGS][0] != '\0' ||
+        params->text[WEFT_PARAM_RX_BINDINGS][0] != '\0' || job->local_count == job->self.ranks ||
+        !weft_topo_has_nodes("")) {
+        return;
+    }
+    if (weft_topo_affinity(&ours) == WEFT_OK &&
+        weft_topo_data_nics("", params->text[WEFT_PARAM_SOCKET_IFNAME], weft_comm_family(params),
+                            &nics, &count) == WEFT_OK &&
+        weft_topo_common_cpus("", nics, count, &ours, &cpus)) {
+        weft_background_bind(&cpus);
+        weft_log(comm, INFO, "our own thread runs on CPUs %s, near %s",
+                 weft_topo_cpulist_print(&cpus, text, sizeof(text)), nics[0].name);
+    }
+    free(nics);
 }

@@ -112,6 +112,7 @@ static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *s
     status = weft_control_open(spec, &job->control);
     status = status == WEFT_OK ? weft_comm_messages_open(job) : status;
     if (status == WEFT_OK) {
+        weft_comm_bind_near(job);
         weft_log(comm, INFO, "rank %u of %u on %s: started, epoch %u, %s", spec->self.rank,
                  spec->self.ranks, host, spec->self.epoch,
                  spec->self.is_authenticated ? "authenticated" : "without a secret");

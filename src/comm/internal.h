@@ -27,6 +27,8 @@ weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *sp
                               struct weft_comm **comm_p);
 /* (bindings.c) Reads the bindings of NICs to CPUs and binds our own thread. ERR_INVALID: shows the place. */
 weft_status_t weft_comm_bind(const struct weft_params *params);
+/* Without bindings, once it is known who is where: near the NICs. */
+void weft_comm_bind_near(const struct weft_job *job);
 /* (messages.c) What messages need, once the control plane stands; little is done before the first. */
 weft_status_t weft_comm_messages_open(struct weft_job *job);
 void weft_comm_messages_close(struct weft_job *job);          /* before the control plane goes */

@@ -138,6 +138,17 @@ void weft_control_mend_move(struct weft_control_mend *mend, struct weft_net_conn
 void weft_control_mend_resume(struct weft_net_conn *conn);
 bool weft_control_mend_resumed(struct weft_net_conn *conn, uint32_t number);
 
+/* ---- pairs.c: by which way, in which order ---- */
+#define WEFT_CONTROL_WAYS 32
+struct weft_control_pair {
+    uint32_t nic; /* of ours; WEFT_CONTROL_NICS: as the routes say */
+    uint32_t door;
+};
+/* Returns how many. */
+uint32_t weft_control_pair(const struct weft_control_nic *nics, uint32_t nic_count,
+                           const struct sockaddr_storage *doors, uint32_t door_count,
+                           struct weft_control_pair pairs[WEFT_CONTROL_WAYS]);
+
 /* ---- ways.c: how they are replaced ---- */
 /* With every heartbeat. */
 void weft_control_ways_beat(struct weft_control *control);

@@ -31,9 +31,9 @@
 #define ROUND_MS 1000  /* an attempt takes no longer: paths come back */
 
 struct way {
-    const struct weft_control_nic *nic; /* lent: one of ours; NULL: as the routes say */
-    struct sockaddr_storage there;
-    struct weft_net_conn *attempt; /* owned */
+    const struct weft_control_nic *nic;   /* lent: one of ours; NULL: as the routes say */
+    const struct sockaddr_storage *there; /* lent: one of the parent's doors */
+    struct weft_net_conn *attempt;        /* owned */
 };
 
 struct weft_control_ways {
@@ -47,7 +47,9 @@ struct weft_control_ways {
     bool is_served; /* doors were opened, as far as they could be */
     /* the child's */
     bool has_asked;
-    struct way way[WEFT_CONTROL_NICS];
+    struct sockaddr_storage there[WEFT_CONTROL_NICS];
+    uint32_t there_count;
+    struct way way[WEFT_CONTROL_WAYS];
     uint32_t way_count;
     struct weft_engine_timer timer;
     bool is_seeking;
@@ -120,6 +122,9 @@ static void open_door(struct weft_control_ways *ways, const struct weft_control_
         weft_log(control, INFO, "no way back over %s: %s", nic->name, weft_error_text());
         return;
     }
+    if (nic->name[0] != '\0') {
+        weft_net_acceptor_keep_to(ways->doors[ways->door_count], nic->name, nic->prefix_len);
+    }
     ways->door_addrs[ways->door_count++] = door.addr;
 }
 
@@ -182,17 +187,15 @@ static void asked(struct weft_control *control, struct weft_net_conn *from, uint
     }
 }
 
-/* From which of our NICs: one in the same network, else in turn. */
-static const struct weft_control_nic *pick_nic(const struct weft_control_ways *ways, uint32_t i,
-                                               const struct sockaddr_storage *there)
+static void find_ways(struct weft_control_ways *ways)
 {
-    for (uint32_t n = 0; n < ways->nic_count; n++) {
-        const struct weft_control_nic *nic = &ways->nics[n];
-        if (nic->name[0] != '\0' && weft_net_addr_is_same_net(&nic->addr, there, nic->prefix_len)) {
-            return nic;
-        }
+    struct weft_control_pair pairs[WEFT_CONTROL_WAYS];
+    ways->way_count =
+        weft_control_pair(ways->nics, ways->nic_count, ways->there, ways->there_count, pairs);
+    for (uint32_t i = 0; i < ways->way_count; i++) {
+        ways->way[i].nic = pairs[i].nic < WEFT_CONTROL_NICS ? &ways->nics[pairs[i].nic] : NULL;
+        ways->way[i].there = &ways->there[pairs[i].door];
     }
-    return ways->nic_count > 1 ? &ways->nics[i % ways->nic_count] : NULL;
 }
 
 static void told(struct weft_control *control, struct weft_net_conn *from,
@@ -204,15 +207,14 @@ static void told(struct weft_control *control, struct weft_net_conn *from,
     if (ways == NULL || mend == NULL || mend->counts_in) {
         return;
     }
-    for (uint32_t i = 0; i < count && ways->way_count < WEFT_CONTROL_NICS; i++) {
-        struct way *way = &ways->way[ways->way_count];
+    for (uint32_t i = 0; i < count && ways->there_count < WEFT_CONTROL_NICS; i++) {
         struct weft_wire_addr addr;
         if (weft_wire_addr_decode(payload + (size_t)i * WEFT_WIRE_ADDR_LEN, &addr) == WEFT_OK &&
-            weft_net_addr_from_wire(&addr, &way->there) == WEFT_OK) {
-            way->nic = pick_nic(ways, i, &way->there);
-            ways->way_count++;
+            weft_net_addr_from_wire(&addr, &ways->there[ways->there_count]) == WEFT_OK) {
+            ways->there_count++;
         }
     }
+    find_ways(ways);
     mend->counts_in = count > 0;
     weft_log(control, INFO, "%u ways back to rank %u, should the path die", ways->way_count,
              from->peer_rank);
@@ -255,9 +257,9 @@ static bool dial(struct weft_control_ways *ways, struct way *way)
     struct weft_control *control = ways->control;
     struct weft_net_dial dial;
     uint8_t call[CALL_LEN];
-    weft_status_t status = way->nic != NULL ? weft_net_connect_from(&way->nic->addr, way->nic->name,
-                                                                    &way->there, &dial)
-                                            : weft_net_connect(&way->there, &dial);
+    weft_status_t status =
+        way->nic != NULL ? weft_net_connect_from(&way->nic->addr, way->nic->name, way->there, &dial)
+                         : weft_net_connect(way->there, &dial);
     if (status != WEFT_OK) {
         return false;
     }
@@ -292,7 +294,7 @@ static uint32_t way_after(const struct weft_control_ways *ways, const struct wef
 {
     for (uint32_t i = 0; i < ways->way_count; i++) {
         struct weft_wire_addr there;
-        weft_net_addr_to_wire(&ways->way[i].there, &there);
+        weft_net_addr_to_wire(ways->way[i].there, &there);
         if (there.family == conn->peer_addr.family &&
             memcmp(there.bytes, conn->peer_addr.bytes, sizeof(there.bytes)) == 0) {
             return i + 1;

@@ -98,6 +98,7 @@ struct weft_lane_port_spec {
     const struct weft_wire_self *self;
     const struct sockaddr_storage *addr; /* tcp: where to listen, port 0 */
     const char *nic;             /* tcp: the device that its lanes go by; "": as the routes say */
+    uint32_t prefix_len;         /* tcp: of addr's network */
     const uint32_t *local_ranks; /* shm: ranks of this host, ascending, self included */
     uint32_t local_count;
 };

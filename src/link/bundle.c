@@ -251,10 +251,10 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
 static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
 {
     struct weft_lane *lane = slot->lane;
+    weft_bundle_lost(bundle, slot, why);
     weft_log(link, WARN, "lane %u to rank %u by %s is given up: %s; %s",
              (unsigned)(slot - bundle->slots), bundle->link->peer, nic_of(bundle, slot), why,
              weft_bundle_find_lead(bundle) != NULL ? "the others take over" : "no other is left");
-    weft_bundle_lost(bundle, slot, why);
     lane->ops->close(lane);
 }
 
@@ -344,17 +344,7 @@ static void doze(struct weft_bundle *bundle, uint64_t now_ns)
  * carrier we hear when it is back. */
 static bool may_hurry(const struct weft_bundle *bundle, const struct weft_slot *down)
 {
-    int64_t limit_ms = params_of(bundle)->number[WEFT_PARAM_LANE_TIMEOUT];
-    if (bundle->link->links->down_ns[down->nic] != 0) {
-        return false;
-    }
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        const struct weft_slot *slot = &bundle->slots[i];
-        if (slot->state == SLOT_UP && slot->lane->ops->silent_ms(slot->lane) < limit_ms) {
-            return false;
-        }
-    }
-    return true;
+    return bundle->link->links->down_ns[down->nic] == 0 && !weft_bundle_is_through(bundle);
 }
 
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -381,6 +371,7 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_link_broke(bundle->link);
         return;
     }
+    weft_bundle_go_home(bundle);
     weft_chunks_overtake(bundle, now_ns);
     weft_link_set_lead(bundle->link, weft_bundle_find_lead(bundle));
     weft_chunks_replay(bundle);

@@ -64,13 +64,16 @@ static bool open_tcp(struct weft_links *links)
     }
     for (uint32_t i = 0; i < count; i++) {
         struct weft_lane_port_spec port = spec->port;
-        port.addr = &links->nics[i].addr;
-        port.nic = links->nics[i].name;
+        struct weft_link_nic *nic = &links->nics[links->tcp_count];
+        *nic = links->nics[i]; /* first to where it stays: the port keeps what it is told */
+        port.addr = &nic->addr;
+        port.nic = nic->name;
+        port.prefix_len = nic->prefix_len;
         if (links->tcp_ops->port_open(&port, &links->tcp[links->tcp_count]) != WEFT_OK) {
-            weft_log(link, WARN, "no tcp over %s: %s", links->nics[i].name, weft_error_text());
+            weft_log(link, WARN, "no tcp over %s: %s", nic->name, weft_error_text());
             continue;
         }
-        links->nics[links->tcp_count++] = links->nics[i];
+        links->tcp_count++;
     }
     if (links->tcp_count > 0) {
         weft_engine_set_costly(spec->port.engine);

@@ -167,8 +167,8 @@ static bool envelope_landed(struct weft_link *link, const struct weft_done *done
 static bool attach(struct weft_link *link, struct weft_lane *lane)
 {
     if ((lane->caps & WEFT_LANE_SURE) == 0) {
-        return (link->bundle != NULL || weft_bundle_open(link) == WEFT_OK) &&
-               (link->lane == NULL || (link->lane->caps & WEFT_LANE_SURE) == 0) &&
+        return (link->lane == NULL || (link->lane->caps & WEFT_LANE_SURE) == 0) &&
+               (link->bundle != NULL || weft_bundle_open(link) == WEFT_OK) &&
                weft_bundle_opened(link->bundle, lane);
     }
     if (link->bundle != NULL || (link->lane != NULL && link->lane != lane)) {

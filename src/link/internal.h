@@ -53,7 +53,7 @@ struct weft_slot {
     uint32_t nic;           /* ours */
     uint32_t generation;
     /* the dialler's */
-    struct weft_lane_address there;
+    uint32_t home, there; /* which of the peer's addresses is its own, and which was dialled */
     uint64_t retry_ns, pause_ms;
 
     /* out */
@@ -81,6 +81,8 @@ struct weft_bundle {
     struct weft_link *link;
     struct weft_list node; /* among all */
     bool is_dialler;
+    uint8_t there[WEFT_WIRE_DIALLING_ADDRESS_MAX]; /* the dialler's: where the peer listens */
+    uint32_t there_count;
     uint32_t count; /* slots that were ever used, from 0 */
     struct weft_engine_timer tick;
     bool is_dozing;     /* the tick comes late, only to look for lanes to close */
@@ -125,6 +127,10 @@ void weft_link_fail(struct weft_link *link, weft_status_t status, const char *te
 /* The peer listens at these addresses: dials all slots. false: not one could be dialled (error text). */
 bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
 bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms);
+/* Does anything get through by what is up? */
+bool weft_bundle_is_through(const struct weft_bundle *bundle);
+/* Slots that went astray because nothing else got through are dialled anew, at their own address. */
+void weft_bundle_go_home(struct weft_bundle *bundle);
 /* It is down, and will be dialled after a pause that grows. */
 void weft_slot_retry_later(struct weft_slot *slot);
 

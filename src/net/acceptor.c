@@ -11,6 +11,7 @@
 #include "net/internal.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,9 @@ static void admit(struct weft_net_acceptor *acceptor, int fd)
     const uint8_t *nonce = acceptor->is_local ? no_nonce : next_nonce(acceptor);
     pid_t pid = 0;
     weft_fd_own(fd);
+    if (acceptor->device != 0) {
+        weft_net_keep_to(fd, acceptor->device, acceptor->prefix_len);
+    }
     weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_ACCEPTED, 1);
     if (nonce == NULL || (acceptor->is_local && !is_same_user(fd, acceptor->uid, &pid))) {
         weft_count(weft_engine_counters(acceptor->engine), WEFT_COUNTER_STRANGERS, 1);
@@ -220,6 +224,14 @@ weft_status_t weft_net_acceptor_open(struct weft_engine *engine, int fd,
     }
     *acceptor_p = acceptor;
     return WEFT_OK;
+}
+
+void weft_net_acceptor_keep_to(struct weft_net_acceptor *acceptor, const char *device,
+                               uint32_t prefix_len)
+{
+    acceptor->device = if_nametoindex(device);
+    acceptor->prefix_len = prefix_len;
+    weft_net_note_device(acceptor->source.fd);
 }
 
 int weft_net_acceptor_release(struct weft_net_acceptor *acceptor)

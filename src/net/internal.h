@@ -18,6 +18,8 @@ struct weft_net_acceptor {
     uint64_t handshake_timeout_ms;
     struct weft_list pending; /* of conn.node, oldest first */
     unsigned pending_count;
+    unsigned device; /* index of the one that its connections keep to; 0: as the routes say */
+    uint32_t prefix_len;
     bool is_local;
     uid_t uid;       /* ours, when it was opened */
     bool is_full;    /* not accepting until one of the pending has moved */
@@ -29,6 +31,10 @@ struct weft_net_acceptor {
     char latest_refused[WEFT_NET_ADDR_TEXT_LEN];
 };
 
+/* Sockets that a listener accepts from now on know by which device they came (socket.c). */
+void weft_net_note_device(int listener);
+/* If this one came by it, and from its network, it leaves by it. */
+void weft_net_keep_to(int fd, unsigned device, uint32_t prefix_len);
 /* Server side: takes fd over, sends the challenge with this nonce. */
 weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pid_t pid,
                                   const uint8_t nonce[WEFT_WIRE_NONCE_LEN],

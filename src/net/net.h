@@ -180,6 +180,10 @@ weft_status_t weft_net_acceptor_open(struct weft_engine *engine, int fd,
                                      uint64_t handshake_timeout_ms,
                                      const struct weft_net_conn_ops *ops, void *owner,
                                      struct weft_net_acceptor **acceptor_p);
+/* Connections of the device's own network that come in by it leave by it too: where several NICs are in one
+ * network the routes would prefer one of them. Everybody else is left to the routes. */
+void weft_net_acceptor_keep_to(struct weft_net_acceptor *acceptor, const char *device,
+                               uint32_t prefix_len);
 /* Closes the listener and everything that has not proved itself; NULL is fine. */
 void weft_net_acceptor_close(struct weft_net_acceptor *acceptor);
 /* Hands the listening descriptor back instead of closing it (an inherited one). */

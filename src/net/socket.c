@@ -4,10 +4,11 @@
  * once. Keepalive is only the last resort against half-open connections; liveness is our own
  * heartbeat.
  */
-#include "net/net.h"
+#include "net/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,6 +155,73 @@ static weft_status_t bind_to(int fd, const struct sockaddr_storage *from, const 
     }
     return WEFT_OK;
 }
+
+/* ---- by which device it came ---- */
+
+static bool is_v6(int fd)
+{
+    int domain = 0;
+    socklen_t len = sizeof(domain);
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_INET6;
+}
+
+void weft_net_note_device(int listener)
+{
+    const int on = 1;
+    if (is_v6(listener)) {
+        setsockopt(listener, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on));
+    } else {
+        setsockopt(listener, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on));
+    }
+}
+
+/* 0: not known. What the kernel tells of an accepted socket is the packet that completed it. */
+static unsigned device_of(int fd)
+{
+    bool has_v6 = is_v6(fd);
+    _Alignas(struct cmsghdr) uint8_t told[256];
+    struct msghdr msg = {.msg_control = told};
+    socklen_t len = sizeof(told);
+    if (getsockopt(fd, has_v6 ? IPPROTO_IPV6 : IPPROTO_IP,
+                   has_v6 ? IPV6_2292PKTOPTIONS : IP_PKTOPTIONS, told, &len) != 0) {
+        return 0;
+    }
+    msg.msg_controllen = len;
+    for (struct cmsghdr *one = CMSG_FIRSTHDR(&msg); one != NULL; one = CMSG_NXTHDR(&msg, one)) {
+        if (one->cmsg_level == IPPROTO_IP && one->cmsg_type == IP_PKTINFO) {
+            struct in_pktinfo info;
+            memcpy(&info, CMSG_DATA(one), sizeof(info));
+            return (unsigned)info.ipi_ifindex;
+        }
+        if (one->cmsg_level == IPPROTO_IPV6 && one->cmsg_type == IPV6_PKTINFO) {
+            struct in6_pktinfo info;
+            memcpy(&info, CMSG_DATA(one), sizeof(info));
+            return info.ipi6_ifindex;
+        }
+    }
+    return 0;
+}
+
+static bool is_neighbour(int fd, uint32_t prefix_len)
+{
+    struct sockaddr_storage here, there;
+    socklen_t here_len = sizeof(here), there_len = sizeof(there);
+    return getsockname(fd, (struct sockaddr *)&here, &here_len) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &there_len) == 0 &&
+           weft_net_addr_is_same_net(&here, &there, prefix_len);
+}
+
+/* A device need not have a route to those who are not neighbours. */
+void weft_net_keep_to(int fd, unsigned device, uint32_t prefix_len)
+{
+    char name[IF_NAMESIZE];
+    if (is_neighbour(fd, prefix_len) && device_of(fd) == device &&
+        if_indextoname(device, name) != NULL) {
+        setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
+    }
+}
+
+/* ---- dialling ---- */
 
 weft_status_t weft_net_connect(const struct sockaddr_storage *addr, struct weft_net_dial *dial_p)
 {

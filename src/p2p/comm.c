@@ -227,7 +227,7 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
         say_bye(comm);
         status = flush(comm);
     }
-    weft_p2p_group_forget(comm);
+    weft_p2p_groups_forget(comm);
     weft_engine_lock(p2p->engine);
     weft_engine_run_tasks(p2p->engine); /* none of them may find the communicator gone */
     end_comm(comm, WEFT_ERR_INVALID, "the communicator was closed");

@@ -1,37 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups: between begin and end a thread's blocking sends and receives on a communicator are only begun.
- * A thread may have one group on each of several communicators. */
+ * They hang on the communicator, one per thread, so that closing it finds those of all threads. */
 #include "p2p/internal.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct weft_p2p_group {
     struct weft_p2p_group *next;
-    struct weft_p2p_comm *comm;
+    uint64_t thread;
     unsigned depth;
     struct weft_request *first, *last;
 };
 
-_Thread_local struct weft_p2p_group *weft_p2p_groups WEFT_P2P_TLS;
+/* Of the lists of all communicators; what is in a group is its thread's own. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct weft_p2p_group **find(const struct weft_p2p_comm *comm)
+/* Unlike what the system calls threads, never given twice: one may end with its group open. */
+static uint64_t this_thread(void)
 {
-    struct weft_p2p_group **at = &weft_p2p_groups;
-    while (*at != NULL && (*at)->comm != comm) {
-        at = &(*at)->next;
+    static _Atomic uint64_t count;
+    static _Thread_local uint64_t number;
+    if (number == 0) {
+        number = atomic_fetch_add(&count, 1) + 1;
     }
-    return at;
+    return number;
+}
+
+static struct weft_p2p_group *find(const struct weft_p2p_comm *comm)
+{
+    uint64_t thread = this_thread();
+    struct weft_p2p_group *group;
+    pthread_mutex_lock(&lock);
+    group = atomic_load_explicit(&comm->groups, memory_order_relaxed);
+    while (group != NULL && group->thread != thread) {
+        group = group->next;
+    }
+    pthread_mutex_unlock(&lock);
+    return group;
+}
+
+static void add(struct weft_p2p_comm *comm, struct weft_p2p_group *group)
+{
+    pthread_mutex_lock(&lock);
+    group->next = atomic_load_explicit(&comm->groups, memory_order_relaxed);
+    atomic_store_explicit(&comm->groups, group, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void take_out(struct weft_p2p_comm *comm, const struct weft_p2p_group *group)
+{
+    struct weft_p2p_group *first;
+    pthread_mutex_lock(&lock);
+    first = atomic_load_explicit(&comm->groups, memory_order_relaxed);
+    if (first == group) {
+        atomic_store_explicit(&comm->groups, group->next, memory_order_relaxed);
+    } else {
+        while (first->next != group) {
+            first = first->next;
+        }
+        first->next = group->next;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 bool weft_p2p_group_has(const struct weft_p2p_comm *comm)
 {
-    return *find(comm) != NULL;
+    return find(comm) != NULL;
 }
 
 void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request)
 {
-    struct weft_p2p_group *group = *find(comm);
+    struct weft_p2p_group *group = find(comm);
     request->next = NULL;
     if (group->first == NULL) {
         group->first = request;
@@ -41,27 +82,25 @@ void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request
     group->last = request;
 }
 
-void weft_p2p_group_forget(const struct weft_p2p_comm *comm)
+void weft_p2p_groups_forget(struct weft_p2p_comm *comm)
 {
-    struct weft_p2p_group **at = find(comm);
-    struct weft_p2p_group *group = *at;
-    if (group != NULL) {
-        *at = group->next;
+    struct weft_p2p_group *group;
+    while ((group = atomic_load_explicit(&comm->groups, memory_order_relaxed)) != NULL) {
+        take_out(comm, group);
         free(group);
     }
 }
 
 weft_status_t weft_p2p_group_begin(struct weft_p2p_comm *comm)
 {
-    struct weft_p2p_group *group = *find(comm);
+    struct weft_p2p_group *group = find(comm);
     if (group == NULL) {
         group = calloc(1, sizeof(*group));
         if (group == NULL) {
             return weft_fail(WEFT_ERR_MEMORY, "no memory for a group");
         }
-        group->comm = comm;
-        group->next = weft_p2p_groups;
-        weft_p2p_groups = group;
+        group->thread = this_thread();
+        add(comm, group);
     }
     group->depth++;
     return WEFT_OK;
@@ -69,8 +108,7 @@ weft_status_t weft_p2p_group_begin(struct weft_p2p_comm *comm)
 
 weft_status_t weft_p2p_group_end(struct weft_p2p_comm *comm)
 {
-    struct weft_p2p_group **at = find(comm);
-    struct weft_p2p_group *group = *at;
+    struct weft_p2p_group *group = find(comm);
     weft_status_t first = WEFT_OK;
     char text[WEFT_ERROR_TEXT_LEN];
     if (group == NULL) {
@@ -79,7 +117,7 @@ weft_status_t weft_p2p_group_end(struct weft_p2p_comm *comm)
     if (--group->depth > 0) {
         return WEFT_OK;
     }
-    *at = group->next;
+    take_out(comm, group);
     while (group->first != NULL) {
         struct weft_request *request = group->first;
         weft_status_t status;

@@ -208,7 +208,8 @@ struct weft_p2p_comm {
     struct weft_match match;
     struct weft_list active; /* requests */
     struct weft_list probes;
-    _Atomic uint64_t timeout_ms; /* read by whoever begins something */
+    struct weft_p2p_group *_Atomic groups; /* that threads have open (group.c); owned */
+    _Atomic uint64_t timeout_ms;           /* read by whoever begins something */
     uint32_t gets_open;
     struct weft_list quiets;
     weft_status_t side_status; /* first error of one-sided operations */
@@ -374,15 +375,14 @@ void weft_p2p_take_back(struct weft_request *request, bool is_there);
 
 /* ---- group.c ---- */
 /* Has this thread begun one? Then blocking operations are only begun, and added to it. */
-#define WEFT_P2P_TLS __attribute__((tls_model("initial-exec")))           /* read without a call */
-extern _Thread_local struct weft_p2p_group *weft_p2p_groups WEFT_P2P_TLS; /* NULL: none */
 bool weft_p2p_group_has(const struct weft_p2p_comm *comm);
 static inline bool weft_p2p_group_is_open(const struct weft_p2p_comm *comm)
 {
-    return weft_p2p_groups != NULL && weft_p2p_group_has(comm);
+    return atomic_load_explicit(&comm->groups, memory_order_relaxed) != NULL &&
+           weft_p2p_group_has(comm);
 }
-/* This thread's, when the communicator is closed; its requests end with that. */
-void weft_p2p_group_forget(const struct weft_p2p_comm *comm);
+/* All threads', when the communicator is closed; their requests end with that. */
+void weft_p2p_groups_forget(struct weft_p2p_comm *comm);
 void weft_p2p_group_add(struct weft_p2p_comm *comm, struct weft_request *request);
 
 /* The number of the next long message or get of this link; never 0, which is none. */

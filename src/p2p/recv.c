@@ -203,20 +203,21 @@ void weft_p2p_envelope_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer 
     }
 }
 
-/* Nothing is lent and nothing runs: the end of it in a few stores. */
+/* Nothing is lent and nothing runs: the end of it in a few stores, in the order of weft_p2p_request_settle(). */
 static void end_quickly(struct weft_request *request)
 {
+    _Atomic uint32_t *bell = request->bell;
     request->is_ended = true;
     if (!weft_list_is_empty(&request->active)) {
         weft_list_remove(&request->active);
-    }
-    if (request->bell != NULL) {
-        atomic_store_explicit(request->bell, 1, memory_order_release);
     }
     if (request->message_p != NULL) {
         *request->message_p = request->message;
     }
     atomic_store_explicit(&request->is_done, 1, memory_order_release);
+    if (bell != NULL) {
+        atomic_store_explicit(bell, 1, memory_order_release);
+    }
 }
 
 void weft_p2p_word_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,

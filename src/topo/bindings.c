@@ -222,3 +222,47 @@ weft_status_t weft_topo_scope_cpus(struct weft_topo_scope *scope)
     scope->affinity = affinity;
     return WEFT_OK;
 }
+
+/* ---- without bindings ---- */
+
+/* Hardware threads of one core share what a thread needs. */
+static bool is_one_core(const char *root, const cpu_set_t *cpus)
+{
+    char text[256];
+    cpu_set_t core, both;
+    int first = 0;
+
+    while (first < CPU_SETSIZE - 1 && !CPU_ISSET((size_t)first, cpus)) {
+        first++;
+    }
+    CPU_ZERO(&core);
+    if (!weft_topo_sysfs_text(text, sizeof(text),
+                              "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root,
+                              first) ||
+        !weft_topo_cpulist_read(text, &core)) {
+        CPU_SET((size_t)first, &core);
+    }
+    CPU_AND(&both, cpus, &core);
+    return CPU_EQUAL(&both, cpus);
+}
+
+bool weft_topo_common_cpus(const char *root, const struct weft_topo_iface *nics, unsigned count,
+                           const cpu_set_t *affinity, cpu_set_t *cpus_p)
+{
+    cpu_set_t cpus;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (nics[i].node < 0 || nics[i].node != nics[0].node) {
+            return false;
+        }
+    }
+    if (count == 0) {
+        return false;
+    }
+    weft_topo_near_cpus(root, nics[0].node, affinity, &cpus);
+    if (CPU_EQUAL(&cpus, affinity) || is_one_core(root, &cpus)) {
+        return false;
+    }
+    *cpus_p = cpus;
+    return true;
+}

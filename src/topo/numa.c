@@ -146,3 +146,10 @@ void weft_topo_near_cpus(const char *root, int node, const cpu_set_t *affinity, 
     }
     *cpus_p = *affinity;
 }
+
+bool weft_topo_has_nodes(const char *root)
+{
+    cpu_set_t online;
+
+    return read_set(root, "online", &online) && CPU_COUNT(&online) > 1;
+}

@@ -53,6 +53,8 @@ unsigned weft_topo_numa_distance(const char *root, int from, int to);
 /* The CPUs of `affinity` that are near: those on `node`; all of them when the node is unknown (-1)
  * or has none of ours. Threads are bound to this set, never to one core. */
 void weft_topo_near_cpus(const char *root, int node, const cpu_set_t *affinity, cpu_set_t *cpus_p);
+/* Has this host several nodes? Cheap. */
+bool weft_topo_has_nodes(const char *root);
 
 /* ---- addresses and the one to listen on (nics.c) ---- */
 
@@ -195,6 +197,11 @@ weft_status_t weft_topo_scope_cpus(struct weft_topo_scope *scope);
 weft_status_t weft_topo_bindings_parse(const char *setting, const char *text,
                                        const struct weft_topo_scope *scope,
                                        struct weft_topo_bindings **bindings_p);
+/* Without bindings: where one thread that serves all of these NICs should run. The CPUs of `affinity` on their
+ * node, if they are all on one; false: anywhere, because they are not, or that would be all of `affinity`, none of
+ * it, or one core. */
+bool weft_topo_common_cpus(const char *root, const struct weft_topo_iface *nics, unsigned count,
+                           const cpu_set_t *affinity, cpu_set_t *cpus_p);
 /* NULL: this NIC has none. */
 const cpu_set_t *weft_topo_bindings_find(const struct weft_topo_bindings *bindings,
                                          const char *nic);

@@ -178,9 +178,13 @@ static weft_status_t start_listening(struct weft_lane_tcp_port *port)
         return status;
     }
     weft_net_addr_to_wire(&bound, &port->addr);
-    return weft_net_acceptor_open(port->spec.engine, fd, port->spec.self,
-                                  (uint64_t)params->number[WEFT_PARAM_HANDSHAKE_TIMEOUT],
-                                  &weft_lane_tcp_server_ops, port, &port->acceptor);
+    status = weft_net_acceptor_open(port->spec.engine, fd, port->spec.self,
+                                    (uint64_t)params->number[WEFT_PARAM_HANDSHAKE_TIMEOUT],
+                                    &weft_lane_tcp_server_ops, port, &port->acceptor);
+    if (status == WEFT_OK && port->spec.nic[0] != '\0') {
+        weft_net_acceptor_keep_to(port->acceptor, port->spec.nic, port->spec.prefix_len);
+    }
+    return status;
 }
 
 static weft_status_t port_open(const struct weft_lane_port_spec *spec,

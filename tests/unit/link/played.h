@@ -13,11 +13,13 @@
 
 #include "link/internal.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LANES 4
 #define SCRIPT 8
+#define NICS 4
 #define LEN 4096u
 
 struct player {
@@ -42,7 +44,16 @@ static struct stage {
     struct weft_done seen[SCRIPT];
     unsigned count; /* of seen */
     uint8_t memory[LEN];
+    struct weft_lane_port_spec ports[NICS]; /* as they were opened */
+    unsigned port_count;
 } stage;
+
+/* Who plays, set before the stage opens; by itself NICs a and b, without addresses. */
+static struct cast {
+    uint32_t nics;
+    char deaf;    /* the NIC that cannot listen */
+    bool is_flat; /* all in 10.0.0.0/24 */
+} cast;
 
 /* ---- lanes that do what the test says ---- */
 
@@ -51,16 +62,20 @@ static inline struct player *player_of(struct weft_lane *lane)
     return WEFT_CONTAINER_OF(lane, struct player, lane);
 }
 
-/* Of NIC a, or b. */
-static inline struct weft_lane_port *port_of(bool is_b)
+/* Of NIC a (0), b (1), … */
+static inline struct weft_lane_port *port_of(unsigned nic)
 {
-    return (struct weft_lane_port *)(void *)&stage.memory[is_b];
+    return (struct weft_lane_port *)(void *)&stage.memory[nic];
 }
 
 static weft_status_t play_port_open(const struct weft_lane_port_spec *spec,
                                     struct weft_lane_port **port_p)
 {
-    *port_p = port_of(spec->nic[0] == 'b');
+    if (spec->nic[0] == cast.deaf) {
+        return WEFT_ERR_BUSY;
+    }
+    stage.ports[stage.port_count++] = *spec;
+    *port_p = port_of((unsigned)(spec->nic[0] - 'a'));
     return WEFT_OK;
 }
 
@@ -146,9 +161,16 @@ static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_L
                                  uint32_t *count_p)
 {
     (void)context;
-    nics[0] = (struct weft_link_nic){.name = "a"};
-    nics[1] = (struct weft_link_nic){.name = "b"};
-    *count_p = 2;
+    *count_p = cast.nics > 0 ? cast.nics : 2;
+    for (uint32_t i = 0; i < *count_p; i++) {
+        struct sockaddr_in *addr = (struct sockaddr_in *)&nics[i].addr;
+        nics[i] = (struct weft_link_nic){.name = {(char)('a' + i)}};
+        if (cast.is_flat) {
+            nics[i].prefix_len = 24;
+            addr->sin_family = AF_INET;
+            addr->sin_addr.s_addr = htonl(0x0a000001 + i);
+        }
+    }
     return WEFT_OK;
 }
 

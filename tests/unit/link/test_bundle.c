@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots come and go: which one leads, what replaces what, what is given up and what is not. */
+#include "unit/base/capture.h"
 #include "unit/link/user.h"
 
 static struct weft_slot *slot_at(struct end *end, uint32_t i)
@@ -223,6 +224,38 @@ static void a_nic_without_carrier_takes_all_its_lanes_along(void **state)
     pair_down(&pair);
 }
 
+/* How often this was said. */
+static uint32_t count_said(const char *text, const char *words)
+{
+    uint32_t count = 0;
+    for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words)) {
+        count++;
+    }
+    return count;
+}
+
+static void the_warning_of_the_last_lane_names_no_others(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    struct capture capture;
+    char text[4096];
+    (void)state;
+    pair_up(&pair, 2);
+    for (uint32_t i = 0; i < 3; i++) {
+        lane_of(end, i)->silent_ms = 1000000;
+    }
+    weft_log_configure("warn");
+    capture_begin(&capture);
+    tick(end);
+    capture_end(&capture, text, sizeof(text));
+    weft_log_configure("off");
+    assert_int_equal(count_said(text, "is given up"), 3);
+    assert_int_equal(count_said(text, "the others take over"), 2);
+    assert_int_equal(count_said(text, "no other is left"), 1);
+    pair_down(&pair);
+}
+
 static void pauses_between_dials_grow(void **state)
 {
     struct weft_slot slot = {0};
@@ -245,6 +278,7 @@ int main(void)
         cmocka_unit_test(a_link_lives_on_while_lanes_come_up),
         cmocka_unit_test(nobody_pauses_when_nothing_gets_through),
         cmocka_unit_test(a_nic_without_carrier_takes_all_its_lanes_along),
+        cmocka_unit_test(the_warning_of_the_last_lane_names_no_others),
         cmocka_unit_test(pauses_between_dials_grow),
     };
     setenv("WEFT_LOG", "off", 1);

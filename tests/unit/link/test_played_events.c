@@ -163,6 +163,28 @@ static void what_is_asked_next_is_not_sunk_with_what_was_before(void **state)
     assert_null(stage.player[2].into);
 }
 
+/* ---- shared memory ---- */
+
+/* The peer may do as it likes: its frames come by shared memory still, and are taken as what they are. */
+static void tcp_beside_shared_memory_is_refused_and_leaves_nothing(void **state)
+{
+    (void)state;
+    opens(0);
+    stage.player[0].lane.caps = WEFT_LANE_SURE;
+    poll();
+    assert_int_equal(stage.count, 1);
+    assert_ptr_equal(stage.link.lane, &stage.player[0].lane);
+    opens(1);
+    poll();
+    assert_int_equal(stage.count, 0);
+    assert_null(stage.link.bundle);
+    poll();
+    assert_true(stage.player[1].is_closed);
+    envelope(0, WEFT_DONE_ARRIVED, 0);
+    poll();
+    assert_saw(0, WEFT_DONE_ARRIVED, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, stage_open, stage_close)
@@ -176,6 +198,7 @@ int main(void)
         TEST(what_landed_counts_though_the_next_came_by_another_lane_too),
         TEST(a_chunk_on_its_way_is_taken_from_a_lane_that_goes),
         TEST(what_is_asked_next_is_not_sunk_with_what_was_before),
+        TEST(tcp_beside_shared_memory_is_refused_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

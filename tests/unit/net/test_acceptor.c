@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listeners among strangers: how many are kept, who goes first, who always gets in. */
+#include "net/internal.h"
 #include "net_support.h"
 
 #include <poll.h>
@@ -279,6 +280,60 @@ static void a_released_listener_listens_on(void **state)
     scene_close(&scene);
 }
 
+/* ---- by which device ---- */
+
+static void assert_keeps_to(const struct scene *scene, const char *device)
+{
+    char name[16] = "";
+    socklen_t len = sizeof(name);
+    assert_int_equal(
+        getsockopt(scene->server.conn->source.fd, SOL_SOCKET, SO_BINDTODEVICE, name, &len), 0);
+    assert_string_equal(len > 0 ? name : "", device);
+}
+
+static void a_connection_leaves_by_the_device_that_it_came_by(void **state)
+{
+    struct scene scene = {.engine = NULL};
+    (void)state;
+    scene_listen(&scene);
+    weft_net_acceptor_keep_to(scene.acceptor, "lo", 8);
+    scene_dial_at(&scene, &scene.addr);
+    assert_true(drive_until(scene.engine, NULL, &scene.client.opened, 1));
+    assert_keeps_to(&scene, "lo");
+    scene_close(&scene);
+}
+
+static void one_that_came_by_another_device_is_left_to_the_routes(void **state)
+{
+    struct scene scene = {.engine = NULL};
+    (void)state;
+    scene_listen(&scene);
+    weft_net_acceptor_keep_to(scene.acceptor, "lo", 8);
+    scene.acceptor->device += 12345; /* as if it were not lo's */
+    scene_dial_at(&scene, &scene.addr);
+    assert_true(drive_until(scene.engine, NULL, &scene.client.opened, 1));
+    assert_keeps_to(&scene, "");
+    scene_close(&scene);
+}
+
+/* The device may have no route to it. */
+static void one_from_another_network_is_left_to_the_routes(void **state)
+{
+    struct scene scene = {.engine = NULL};
+    struct sockaddr_storage from;
+    struct weft_net_dial dial;
+    (void)state;
+    scene_listen(&scene);
+    weft_net_acceptor_keep_to(scene.acceptor, "lo", 24);
+    loopback(&from, 0);
+    ((struct sockaddr_in *)&from)->sin_addr.s_addr = htonl(0x7f000701);
+    assert_int_equal(weft_net_connect_from(&from, "", &scene.addr, &dial), WEFT_OK);
+    scene_dial_on(&scene, &dial);
+    assert_true(drive_until(scene.engine, NULL, &scene.client.opened, 1));
+    assert_keeps_to(&scene, "");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +347,9 @@ int main(void)
         cmocka_unit_test(a_crowd_of_ranks_gets_in_without_a_loss),
         cmocka_unit_test(closing_the_listener_puts_everybody_out_who_is_on_trial),
         cmocka_unit_test(a_released_listener_listens_on),
+        cmocka_unit_test(a_connection_leaves_by_the_device_that_it_came_by),
+        cmocka_unit_test(one_that_came_by_another_device_is_left_to_the_routes),
+        cmocka_unit_test(one_from_another_network_is_left_to_the_routes),
     };
     weft_log_configure("off");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -169,9 +169,67 @@ static void the_scope_of_this_host_holds_our_affinity(void **state)
     assert_true(CPU_EQUAL(&common, &affinity));
 }
 
+/* ---- without bindings: eth1 and eth2 on these nodes of two, we on these CPUs ---- */
+
+/* "": anywhere */
+static const char *common(int first, int second, const char *affinity)
+{
+    static char text[128];
+    struct weft_topo_iface nics[2] = {{.node = first}, {.node = second}};
+    cpu_set_t ours = cpus_of(affinity), cpus;
+
+    return weft_topo_common_cpus(root, nics, 2, &ours, &cpus)
+               ? weft_topo_cpulist_print(&cpus, text, sizeof(text))
+               : "";
+}
+
+static void nics_of_one_node_want_our_cpus_there(void **state)
+{
+    (void)state;
+    plant_two_nodes();
+    assert_true(weft_topo_has_nodes(root));
+    assert_string_equal(common(0, 0, "0-7"), "0-3");
+    assert_string_equal(common(1, 1, "0-7"), "4-7");
+    assert_string_equal(common(1, 1, "2-5"), "4-5");
+}
+
+static void nics_of_several_nodes_or_unknown_ones_want_nothing(void **state)
+{
+    (void)state;
+    plant_two_nodes();
+    assert_string_equal(common(0, 1, "0-7"), "");
+    assert_string_equal(common(-1, -1, "0-7"), "");
+    assert_string_equal(common(0, -1, "0-7"), "");
+}
+
+static void who_is_on_one_node_is_left_alone(void **state)
+{
+    (void)state;
+    plant_two_nodes();
+    assert_string_equal(common(0, 0, "0-3"), ""); /* there already */
+    assert_string_equal(common(1, 1, "0-3"), ""); /* none of ours is there */
+    remove_root(state);
+    make_root(state);
+    plant_file("/sys/devices/system/node/online", "0\n");
+    plant_file("/sys/devices/system/node/node0/cpulist", "0-7\n");
+    assert_false(weft_topo_has_nodes(root));
+    assert_string_equal(common(0, 0, "0-7"), "");
+}
+
+static void nobody_is_bound_to_one_core(void **state)
+{
+    (void)state;
+    plant_two_nodes();
+    assert_string_equal(common(1, 1, "0-4"), "");
+    plant_file("/sys/devices/system/cpu/cpu4/topology/thread_siblings_list", "4,6\n");
+    assert_string_equal(common(1, 1, "0-4,6"), ""); /* both of its threads */
+    assert_string_equal(common(1, 1, "0-5"), "4-5");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, make_scope)
+#define ON_HOST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
     const struct CMUnitTest tests[] = {
         TEST(each_nic_gets_its_set),
         TEST(single_cpus_and_overlaps_are_fine),
@@ -184,6 +242,10 @@ int main(void)
         TEST(cpus_that_are_not_there_or_not_ours_are_named),
         TEST(the_longest_setting_is_still_shown_to_its_end),
         TEST(the_scope_of_this_host_holds_our_affinity),
+        ON_HOST(nics_of_one_node_want_our_cpus_there),
+        ON_HOST(nics_of_several_nodes_or_unknown_ones_want_nothing),
+        ON_HOST(who_is_on_one_node_is_left_alone),
+        ON_HOST(nobody_is_bound_to_one_core),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
