@@ -100,12 +100,13 @@ void weft_p2p_take_back(struct weft_request *request, bool is_there)
     }
 }
 
-static void take_back_puts(struct weft_p2p *p2p)
+static void take_back_puts(struct weft_p2p_comm *comm)
 {
-    for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
-        struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
-        if (peer->puts_lent > 0) {
-            peer->puts_lent -= weft_link_forget(&peer->link, peer, false);
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        struct weft_p2p_peer *peer = comm->peers[rank];
+        const struct weft_p2p_member *member = &comm->states[rank];
+        if (peer != NULL && !peer->is_gone && member->puts != member->flushed) {
+            weft_link_forget(&peer->link, weft_p2p_puts_cookie(member), false);
         }
     }
 }
@@ -116,7 +117,7 @@ static void end_comm(struct weft_p2p_comm *comm, weft_status_t status, const cha
     struct weft_list *node;
     snprintf(comm->text, sizeof(comm->text), "%s", text);
     atomic_store_explicit(&comm->ended, status, memory_order_release);
-    take_back_puts(comm->p2p);
+    take_back_puts(comm);
     weft_list_move(&comm->active, &all);
     while ((node = weft_list_take(&all)) != NULL) {
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);

@@ -161,9 +161,7 @@ struct weft_p2p_peer {
     /* one-sided, as target: a flush or a signal waits for copies before it */
     uint32_t put_works;
     struct weft_list held; /* weft_p2p_reply: SIGNAL and FLUSH frames */
-    /* one-sided, as origin */
-    uint32_t puts_lent;
-    uint32_t flush_number;
+    uint32_t flush_number; /* one-sided, as origin */
 
     bool is_going, is_gone;         /* going: to be failed once its lane is silent */
     struct weft_engine_timer grace; /* its lane is lost; the control plane may know why */
@@ -445,6 +443,16 @@ void weft_p2p_chunk_place(struct weft_p2p_peer *peer, const struct weft_done *do
 void weft_p2p_chunk_landed(struct weft_request *request, size_t len);
 
 /* ---- origin.c ---- */
+/* Whose the memory is that puts have lent to the link: one member's, so that the puts of a communicator that ends
+ * are taken back and no others. Nobody counts them, so nothing need be read through it: it may outlive the member. */
+static inline void *weft_p2p_puts_cookie(const struct weft_p2p_member *member)
+{
+    return (void *)((uintptr_t)member | 1);
+}
+static inline bool weft_p2p_is_puts_cookie(const void *cookie)
+{
+    return ((uintptr_t)cookie & 1) != 0;
+}
 /* PUT, GET or FLUSH gets its next frame out; false: the link is full. */
 bool weft_p2p_side_advance(struct weft_request *request);
 void weft_p2p_side_begin(struct weft_request *request);

@@ -303,8 +303,7 @@ static void event(struct weft_p2p *p2p, const struct weft_done *done)
         weft_p2p_landed(peer, done);
         break;
     case WEFT_DONE_SENT:
-        if (done->cookie == peer) {
-            peer->puts_lent--;
+        if (weft_p2p_is_puts_cookie(done->cookie)) {
             weft_p2p_pump(peer);
         } else {
             weft_p2p_sent(peer, done->cookie);

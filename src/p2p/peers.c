@@ -262,7 +262,7 @@ static void peer_fail_now(struct weft_p2p_peer *peer)
     peer->is_going = false;
     p2p->going--;
     weft_link_close(&peer->link);
-    peer->lent = peer->puts_lent = 0;
+    peer->lent = 0;
     peer->placing_request = NULL;
     if (peer->placing_arrival != NULL) {
         weft_p2p_arrival_drop(peer->placing_arrival);
