@@ -231,6 +231,9 @@ void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane)
         return;
     }
     link->lane = lane;
+    if (link->state == WEFT_LINK_DOWN) {
+        return; /* its user has heard, or will: nothing brings it back */
+    }
     if (lane == NULL) {
         link->state = WEFT_LINK_CALLING;
         return;

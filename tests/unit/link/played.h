@@ -125,6 +125,7 @@ static uint32_t play_silent_ms(const struct weft_lane *lane)
 
 static void play_close(struct weft_lane *lane)
 {
+    assert_false(player_of(lane)->is_closed); /* once: then it is gone */
     player_of(lane)->is_closed = true;
 }
 
