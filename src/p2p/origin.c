@@ -77,6 +77,7 @@ static struct weft_request *check_part(struct weft_p2p_peer *peer,
         return NULL;
     }
     if (frame->b == UINT64_MAX) {
+        weft_p2p_take_back(request, false); /* other lanes may be bringing pieces of it */
         weft_p2p_request_end(request, WEFT_ERR_INVALID,
                              "a get of memory that is not registered there (any more)");
         return NULL;
