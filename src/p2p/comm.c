@@ -142,6 +142,17 @@ void weft_p2p_ended(struct weft_p2p *p2p, uint64_t id, weft_status_t status, con
     }
 }
 
+static bool has_reply(const struct weft_p2p_peer *peer, uint64_t comm)
+{
+    const struct weft_list *replies = &peer->replies;
+    for (struct weft_list *node = replies->next; node != replies; node = node->next) {
+        if (WEFT_CONTAINER_OF(node, struct weft_p2p_reply, node)->frame.comm == comm) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A member that has not got all; NULL: none. */
 static struct weft_p2p_peer *find_unflushed(struct weft_p2p_comm *comm)
 {
@@ -150,7 +161,7 @@ static struct weft_p2p_peer *find_unflushed(struct weft_p2p_comm *comm)
     for (uint32_t rank = 0; rank < comm->ranks && found == NULL; rank++) {
         struct weft_p2p_peer *peer = comm->peers[rank];
         if (peer != NULL && !peer->is_gone && !peer->is_going &&
-            (!weft_link_is_flushed(&peer->link) || !weft_list_is_empty(&peer->replies))) {
+            (!weft_link_is_flushed(&peer->link, comm->id) || has_reply(peer, comm->id))) {
             found = peer;
         }
     }

@@ -66,11 +66,56 @@ static void puts_of_the_communicator_that_ends_are_taken_back(void **state)
     two_close(&two);
 }
 
+static void say(struct weft_p2p_comm *comm)
+{
+    assert_int_equal(weft_p2p_send(comm, "word", 4, 1, 0, NULL), WEFT_OK);
+}
+
+static weft_status_t close_dup(struct rank *rank)
+{
+    weft_status_t status = weft_p2p_comm_close(rank->dup);
+    rank->dup = NULL;
+    return status;
+}
+
+static void closing_does_not_wait_for_what_others_have_on_its_way(void **state)
+{
+    static struct two two;
+    static struct window window;
+    (void)state;
+    two_open(&two, 2);
+    say(two.rank[0].dup);
+    settle_two(&two);
+    put_all(two.rank[0].world, two.rank[1].world, &window);
+    say(two.rank[0].world);
+    assert_int_equal(close_dup(&two.rank[0]), WEFT_OK);
+    settle_two(&two);
+    assert_memory_equal(window.target, window.source, sizeof(window.source));
+    two_close(&two);
+}
+
+static void closing_waits_for_what_was_sent_there(void **state)
+{
+    static struct two two;
+    static struct window window;
+    (void)state;
+    two_open(&two, 2);
+    say(two.rank[0].dup);
+    assert_int_equal(close_dup(&two.rank[0]), WEFT_ERR_TIMEOUT);
+    two_close(&two);
+    two_open(&two, 2);
+    put_all(two.rank[0].dup, two.rank[1].dup, &window);
+    assert_int_equal(close_dup(&two.rank[0]), WEFT_ERR_TIMEOUT);
+    two_close(&two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(puts_survive_the_end_of_another_communicator_and_of_their_lanes),
         cmocka_unit_test(puts_of_the_communicator_that_ends_are_taken_back),
+        cmocka_unit_test(closing_does_not_wait_for_what_others_have_on_its_way),
+        cmocka_unit_test(closing_waits_for_what_was_sent_there),
     };
     setenv("WEFT_LOG", "off", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
