@@ -231,6 +231,7 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
 {
     struct weft_p2p *p2p;
     weft_status_t status = WEFT_OK;
+    bool is_news;
     if (comm == NULL) {
         return WEFT_OK;
     }
@@ -242,8 +243,12 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
     weft_p2p_group_forget(comm);
     weft_engine_lock(p2p->engine);
     weft_engine_run_tasks(p2p->engine); /* none of them may find the communicator gone */
+    is_news = atomic_load(&comm->ended) == WEFT_OK && comm->channel == comm->id;
     end_comm(comm, WEFT_ERR_INVALID, "the communicator was closed");
     weft_p2p_forget(p2p, comm->id);
+    if (is_news) { /* what ended it is known everywhere; members of a collective ask otherwise */
+        weft_p2p_say_closed(p2p, comm->id, comm->members, comm->ranks);
+    }
     p2p->latest = p2p->latest == comm ? NULL : p2p->latest;
     weft_list_remove(&comm->node);
     weft_p2p_registrations_close(comm); /* its peers hear of the closing, not of a refusal */

@@ -182,6 +182,8 @@ struct weft_p2p_member {
     struct weft_p2p_hint hints[WEFT_P2P_HINTS];
     uint32_t puts, flushed; /* frames of one-sided operations to it; how many it has confirmed */
     weft_status_t refused;  /* of its puts here, since its last flush */
+    bool is_closed;         /* it has said so */
+    bool is_asked;          /* … or would, when it does */
 };
 
 /* A message that nobody receives is a sign that ranks made different calls: its sender is asked, and asked
@@ -207,6 +209,7 @@ struct weft_p2p_comm {
     struct weft_list active; /* requests */
     struct weft_list probes;
     _Atomic uint64_t timeout_ms; /* read by whoever begins something */
+    uint32_t closed_count;       /* members that have closed it */
     uint32_t gets_open;
     struct weft_list quiets;
     weft_status_t side_status; /* first error of one-sided operations */
@@ -300,6 +303,17 @@ void weft_p2p_strays_watch(const struct weft_p2p_comm *comm);
 /* At a sweep; false: there is none. */
 bool weft_p2p_strays_look(struct weft_p2p_comm *comm);
 
+/* ---- closing.c ---- */
+bool weft_p2p_is_closed(const struct weft_p2p *p2p, uint64_t id);
+/* A frame of a communicator that is closed here: its sender must not wait for it. */
+void weft_p2p_sink(struct weft_p2p_peer *peer, const struct weft_wire_data *frame);
+/* The rank that it needs has closed the communicator, or is gone: then it ends. */
+bool weft_p2p_end_if_gone(struct weft_request *request);
+void weft_p2p_bye_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                          const struct weft_wire_data *frame);
+/* Receives have waited: have their ranks closed, and could not say so? */
+void weft_p2p_ask(struct weft_p2p_comm *comm);
+
 /* ---- peers.c ---- */
 /* The communicator's rank of a peer; NO_RANK: not a member. */
 static inline uint32_t weft_p2p_source(const struct weft_p2p_comm *comm,
@@ -315,6 +329,8 @@ void weft_p2p_fail_going(struct weft_p2p *p2p);
 /* Have all other ranks of the communicator closed or died? */
 #define WEFT_P2P_ALONE "all other ranks of the communicator have closed or died"
 bool weft_p2p_is_alone(const struct weft_p2p_comm *comm);
+/* Receives and probes of anybody, where nobody is left. */
+void weft_p2p_fail_of_anybody(struct weft_p2p_comm *comm);
 void weft_p2p_replies_free(struct weft_list *list);
 struct weft_p2p_peer *weft_p2p_peer_of(struct weft_p2p *p2p, uint32_t job_rank);
 /* The peer of a communicator's rank; NULL: oneself, or (then status is set) no memory. */

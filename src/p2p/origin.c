@@ -263,8 +263,7 @@ void weft_p2p_side_begin(struct weft_request *request)
         begin_local(request);
         return;
     }
-    if (peer->is_gone) {
-        weft_p2p_request_end(request, peer->gone_status, peer->gone_text);
+    if (weft_p2p_end_if_gone(request)) {
         return;
     }
     weft_p2p_request_list(request);
