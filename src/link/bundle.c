@@ -332,7 +332,8 @@ static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
         snprintf(why, sizeof(why), "nothing acknowledged for %u ms", silent_ms);
         drop(bundle, slot, why);
         if (is_last) { /* another may have been up in that time, and may be again: the tick decides */
-            bundle->broken_ns = bundle->opened_ns;
+            uint64_t since_ns = weft_clock_ns() - silent_ms * WEFT_NS_PER_MS;
+            bundle->broken_ns = bundle->opened_ns > since_ns ? bundle->opened_ns : since_ns;
         }
         return true;
     }
