@@ -262,6 +262,7 @@ weft_status_t weft_comm_messages_end(struct weft_comm *comm)
     if (comm->job->p2p != NULL) {
         weft_engine_lock(comm->job->engine);
         weft_p2p_forget(comm->job->p2p, comm->id);
+        weft_p2p_say_closed(comm->job->p2p, comm->id, comm->members, comm->ranks);
         weft_engine_unlock(comm->job->engine);
     }
     return WEFT_OK;

@@ -224,6 +224,16 @@ void weft_bundle_leave(struct weft_bundle *bundle, struct weft_slot *slot)
     slot->lane = NULL;
 }
 
+static bool is_any_left(const struct weft_bundle *bundle)
+{
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        if (bundle->slots[i].state == SLOT_UP || bundle->slots[i].state == SLOT_DIALLING) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
 {
     struct weft_link *link = bundle->link;
@@ -245,7 +255,7 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
         bundle->broken_ns = weft_clock_ns();
         snprintf(bundle->broken_text, sizeof(bundle->broken_text), "%s", why);
     }
-    return weft_bundle_find_lead(bundle) == NULL;
+    return !is_any_left(bundle);
 }
 
 static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
@@ -322,7 +332,8 @@ static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
         snprintf(why, sizeof(why), "nothing acknowledged for %u ms", silent_ms);
         drop(bundle, slot, why);
         if (is_last) { /* another may have been up in that time, and may be again: the tick decides */
-            bundle->broken_ns = bundle->opened_ns;
+            uint64_t since_ns = weft_clock_ns() - silent_ms * WEFT_NS_PER_MS;
+            bundle->broken_ns = bundle->opened_ns > since_ns ? bundle->opened_ns : since_ns;
         }
         return true;
     }
@@ -351,9 +362,14 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_bundle *bundle = WEFT_CONTAINER_OF(timer, struct weft_bundle, tick);
     uint64_t limit_ns =
-        (uint64_t)params_of(bundle)->number[WEFT_PARAM_PATH_TIMEOUT] * WEFT_NS_PER_MS;
+        (uint64_t)params_of(bundle)
+            ->number[bundle->link->was_up ? WEFT_PARAM_PATH_TIMEOUT : WEFT_PARAM_START_TIMEOUT] *
+        WEFT_NS_PER_MS;
     bool is_busy = bundle->broken_ns != 0 || !weft_list_is_empty(&bundle->replay);
     bundle->is_dozing = false;
+    if (bundle->link->state == WEFT_LINK_DOWN) {
+        return; /* its user has heard, or will: nothing brings it back */
+    }
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
         if (slot->state == SLOT_UP && slot->lane != NULL) {

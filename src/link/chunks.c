@@ -318,6 +318,26 @@ void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *
     note_rate(slot, len);
 }
 
+static bool has_any_of(const struct weft_list *list, uint64_t comm)
+{
+    for (struct weft_list *node = list->next; node != list; node = node->next) {
+        if (chunk_at(node)->frame.comm == comm && chunk_at(node)->cookie != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_chunks_fly(const struct weft_bundle *bundle, uint64_t comm)
+{
+    for (uint32_t i = 0; i < bundle->count; i++) {
+        if (has_any_of(&bundle->slots[i].flying, comm)) {
+            return true;
+        }
+    }
+    return has_any_of(&bundle->replay, comm);
+}
+
 /* Which chunks are wanted back: those of a cookie, up to a number. */
 struct wanted {
     const void *cookie;

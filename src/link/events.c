@@ -182,12 +182,30 @@ static bool attach(struct weft_link *link, struct weft_lane *lane)
     return true;
 }
 
+/* The link has failed while its lane was dialled: it is not the slot's any more, which would close it, too. */
+static void let_go(struct weft_link *link, struct weft_lane *lane)
+{
+    if (lane->owner == NULL) {
+        return; /* nobody's yet */
+    }
+    if ((lane->caps & WEFT_LANE_SURE) != 0) {
+        link->lane = NULL;
+    } else if (weft_slot_of(lane)->lane == lane) {
+        weft_bundle_leave(link->bundle, weft_slot_of(lane));
+        weft_slot_retry_later(weft_slot_of(lane));
+    }
+}
+
 static bool lane_opened(struct weft_links *links, struct weft_done *done)
 {
     struct weft_lane *lane = done->lane;
     struct weft_link *link =
         lane->owner != NULL ? lane->owner : links->spec.find(links->spec.context, lane->peer);
-    if (link == NULL || link->state == WEFT_LINK_DOWN || !attach(link, lane)) {
+    if (link != NULL && link->state == WEFT_LINK_DOWN) {
+        let_go(link, lane);
+        link = NULL;
+    }
+    if (link == NULL || !attach(link, lane)) {
         weft_link_refuse(links, lane); /* not wanted (any more) */
         return false;
     }

@@ -178,6 +178,8 @@ bool weft_slot_carries_bulk(const struct weft_bundle *bundle, uint32_t index);
 double weft_bundle_best_rate(const struct weft_bundle *bundle);
 void weft_chunks_lost(struct weft_bundle *bundle, struct weft_slot *slot);
 void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *frame);
+/* Has the peer not got some that belong to this communicator, and are wanted? */
+bool weft_chunks_fly(const struct weft_bundle *bundle, uint64_t comm);
 /* Nobody waits for these any more; returns how many SENT will not come. */
 unsigned weft_chunks_forget(struct weft_bundle *bundle, const void *cookie, bool is_there);
 /* The header of one came; false: it has come before, and goes to the sink. */
@@ -228,6 +230,8 @@ void *weft_link_keep_add(struct weft_link *link, const struct weft_wire_data *fr
                          const struct weft_slice *slice, bool is_sent);
 /* Gives what was kept unsent to the lane; false: it is full. */
 bool weft_link_keep_flush(struct weft_link *link);
+/* Something of this communicator, other than BYE? */
+bool weft_link_keep_holds(const struct weft_link *link, uint64_t comm);
 /* Everything up to this number has arrived there. */
 void weft_link_keep_acked(struct weft_link *link, uint32_t number);
 /* Everything that is not acknowledged is to be sent (again). */

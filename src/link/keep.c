@@ -123,6 +123,19 @@ void weft_link_keep_rewind(struct weft_link *link)
     link->keep_unsent = link->keep_len;
 }
 
+bool weft_link_keep_holds(const struct weft_link *link, uint64_t comm)
+{
+    size_t done = 0;
+    while (done < link->keep_len) {
+        const struct entry *entry = entry_at(link, link->keep_start + done);
+        if (!entry->is_skip && entry->frame.comm == comm && entry->frame.type != WEFT_DATA_BYE) {
+            return true;
+        }
+        done += entry->size;
+    }
+    return false;
+}
+
 /* The peer has it: whoever has not sent it yet need not. One that has begun goes on, from a copy. */
 static void take_back(struct weft_link *link, const struct entry *entry)
 {

@@ -191,26 +191,11 @@ void weft_link_tell(struct weft_link *link)
                      weft_link_post(link, &frame, &nothing, NULL) == WEFT_POST_FULL;
 }
 
-static bool has_queued(const struct weft_link *link)
-{
-    if (is_sure(link)) {
-        return link->lane != NULL && link->lane->ops->queued(link->lane) > 0;
-    }
-    for (uint32_t i = 0; i < link->bundle->count; i++) {
-        const struct weft_slot *slot = &link->bundle->slots[i];
-        if (slot->state == SLOT_UP &&
-            (slot->flying_count > slot->ghost_count ||
-             (slot->ghost_count == 0 && slot->lane->ops->queued(slot->lane) > 0))) {
-            return true;
-        }
-    }
-    return !weft_list_is_empty(&link->bundle->replay);
-}
-
-bool weft_link_is_flushed(const struct weft_link *link)
+bool weft_link_is_flushed(const struct weft_link *link, uint64_t comm)
 {
     return link->state == WEFT_LINK_IDLE || link->state == WEFT_LINK_DOWN ||
-           (link->keep_len == 0 && link->lane != NULL && !has_queued(link));
+           (!weft_link_keep_holds(link, comm) &&
+            (link->bundle == NULL || !weft_chunks_fly(link->bundle, comm)));
 }
 
 bool weft_link_reaches(struct weft_link *link)
@@ -231,6 +216,9 @@ void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane)
         return;
     }
     link->lane = lane;
+    if (link->state == WEFT_LINK_DOWN) {
+        return; /* its user has heard, or will: nothing brings it back */
+    }
     if (lane == NULL) {
         link->state = WEFT_LINK_CALLING;
         return;

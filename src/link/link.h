@@ -186,7 +186,8 @@ static inline void weft_link_unhold(struct weft_link *link, size_t len)
 /* Are there several ways to the peer, and is not every one known to be dead? Tries them: if all are, the link
  * says so in time, with the devices' names. */
 bool weft_link_reaches(struct weft_link *link);
-/* Is everything that was sent on its way, and acknowledged where that is the custom? */
-bool weft_link_is_flushed(const struct weft_link *link);
+/* Is everything that was sent for this communicator on its way, and acknowledged where that is the custom? What
+ * others send over the same link does not count, nor does BYE. */
+bool weft_link_is_flushed(const struct weft_link *link, uint64_t comm);
 
 #endif

@@ -100,12 +100,13 @@ void weft_p2p_take_back(struct weft_request *request, bool is_there)
     }
 }
 
-static void take_back_puts(struct weft_p2p *p2p)
+static void take_back_puts(struct weft_p2p_comm *comm)
 {
-    for (struct weft_list *node = p2p->all_peers.next; node != &p2p->all_peers; node = node->next) {
-        struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(node, struct weft_p2p_peer, node);
-        if (peer->puts_lent > 0) {
-            peer->puts_lent -= weft_link_forget(&peer->link, peer, false);
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        struct weft_p2p_peer *peer = comm->peers[rank];
+        const struct weft_p2p_member *member = &comm->states[rank];
+        if (peer != NULL && !peer->is_gone && member->puts != member->flushed) {
+            weft_link_forget(&peer->link, weft_p2p_puts_cookie(member), false);
         }
     }
 }
@@ -116,7 +117,7 @@ static void end_comm(struct weft_p2p_comm *comm, weft_status_t status, const cha
     struct weft_list *node;
     snprintf(comm->text, sizeof(comm->text), "%s", text);
     atomic_store_explicit(&comm->ended, status, memory_order_release);
-    take_back_puts(comm->p2p);
+    take_back_puts(comm);
     weft_list_move(&comm->active, &all);
     while ((node = weft_list_take(&all)) != NULL) {
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
@@ -141,6 +142,17 @@ void weft_p2p_ended(struct weft_p2p *p2p, uint64_t id, weft_status_t status, con
     }
 }
 
+static bool has_reply(const struct weft_p2p_peer *peer, uint64_t comm)
+{
+    const struct weft_list *replies = &peer->replies;
+    for (struct weft_list *node = replies->next; node != replies; node = node->next) {
+        if (WEFT_CONTAINER_OF(node, struct weft_p2p_reply, node)->frame.comm == comm) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A member that has not got all; NULL: none. */
 static struct weft_p2p_peer *find_unflushed(struct weft_p2p_comm *comm)
 {
@@ -149,7 +161,7 @@ static struct weft_p2p_peer *find_unflushed(struct weft_p2p_comm *comm)
     for (uint32_t rank = 0; rank < comm->ranks && found == NULL; rank++) {
         struct weft_p2p_peer *peer = comm->peers[rank];
         if (peer != NULL && !peer->is_gone && !peer->is_going &&
-            (!weft_link_is_flushed(&peer->link) || !weft_list_is_empty(&peer->replies))) {
+            (!weft_link_is_flushed(&peer->link, comm->id) || has_reply(peer, comm->id))) {
             found = peer;
         }
     }
@@ -219,6 +231,7 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
 {
     struct weft_p2p *p2p;
     weft_status_t status = WEFT_OK;
+    bool is_news;
     if (comm == NULL) {
         return WEFT_OK;
     }
@@ -230,8 +243,12 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm)
     weft_p2p_groups_forget(comm);
     weft_engine_lock(p2p->engine);
     weft_engine_run_tasks(p2p->engine); /* none of them may find the communicator gone */
+    is_news = atomic_load(&comm->ended) == WEFT_OK && comm->channel == comm->id;
     end_comm(comm, WEFT_ERR_INVALID, "the communicator was closed");
     weft_p2p_forget(p2p, comm->id);
+    if (is_news) { /* what ended it is known everywhere; members of a collective ask otherwise */
+        weft_p2p_say_closed(p2p, comm->id, comm->members, comm->ranks);
+    }
     p2p->latest = p2p->latest == comm ? NULL : p2p->latest;
     weft_list_remove(&comm->node);
     weft_p2p_registrations_close(comm); /* its peers hear of the closing, not of a refusal */

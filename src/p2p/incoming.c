@@ -114,13 +114,13 @@ void weft_p2p_begin_long(struct weft_request *request, const struct weft_p2p_arr
 {
     request->peer = arrival->peer;
     request->id = arrival->id;
-    if (request->peer->is_gone) {
-        weft_p2p_request_end(request, request->peer->gone_status, request->peer->gone_text);
-        return;
-    }
-    if (arrival->len > request->len || arrival->len == 0) { /* 0: announced for want of credit */
+    if (!request->peer->is_gone &&
+        (arrival->len > request->len || arrival->len == 0)) { /* 0: announced for want of credit */
         tell_done(request->peer, request->comm->id, arrival->id);
         weft_p2p_recv_end(request);
+        return;
+    }
+    if (weft_p2p_end_if_gone(request)) {
         return;
     }
     weft_p2p_request_list(request);

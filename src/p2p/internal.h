@@ -161,9 +161,7 @@ struct weft_p2p_peer {
     /* one-sided, as target: a flush or a signal waits for copies before it */
     uint32_t put_works;
     struct weft_list held; /* weft_p2p_reply: SIGNAL and FLUSH frames */
-    /* one-sided, as origin */
-    uint32_t puts_lent;
-    uint32_t flush_number;
+    uint32_t flush_number; /* one-sided, as origin */
 
     bool is_going, is_gone;         /* going: to be failed once its lane is silent */
     struct weft_engine_timer grace; /* its lane is lost; the control plane may know why */
@@ -184,6 +182,8 @@ struct weft_p2p_member {
     struct weft_p2p_hint hints[WEFT_P2P_HINTS];
     uint32_t puts, flushed; /* frames of one-sided operations to it; how many it has confirmed */
     weft_status_t refused;  /* of its puts here, since its last flush */
+    bool is_closed;         /* it has said so */
+    bool is_asked;          /* … or would, when it does */
 };
 
 /* A message that nobody receives is a sign that ranks made different calls: its sender is asked, and asked
@@ -210,6 +210,7 @@ struct weft_p2p_comm {
     struct weft_list probes;
     struct weft_p2p_group *_Atomic groups; /* that threads have open (group.c); owned */
     _Atomic uint64_t timeout_ms;           /* read by whoever begins something */
+    uint32_t closed_count;                 /* members that have closed it */
     uint32_t gets_open;
     struct weft_list quiets;
     weft_status_t side_status; /* first error of one-sided operations */
@@ -303,6 +304,17 @@ void weft_p2p_strays_watch(const struct weft_p2p_comm *comm);
 /* At a sweep; false: there is none. */
 bool weft_p2p_strays_look(struct weft_p2p_comm *comm);
 
+/* ---- closing.c ---- */
+bool weft_p2p_is_closed(const struct weft_p2p *p2p, uint64_t id);
+/* A frame of a communicator that is closed here: its sender must not wait for it. */
+void weft_p2p_sink(struct weft_p2p_peer *peer, const struct weft_wire_data *frame);
+/* The rank that it needs has closed the communicator, or is gone: then it ends. */
+bool weft_p2p_end_if_gone(struct weft_request *request);
+void weft_p2p_bye_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
+                          const struct weft_wire_data *frame);
+/* Receives have waited: have their ranks closed, and could not say so? */
+void weft_p2p_ask(struct weft_p2p_comm *comm);
+
 /* ---- peers.c ---- */
 /* The communicator's rank of a peer; NO_RANK: not a member. */
 static inline uint32_t weft_p2p_source(const struct weft_p2p_comm *comm,
@@ -318,6 +330,8 @@ void weft_p2p_fail_going(struct weft_p2p *p2p);
 /* Have all other ranks of the communicator closed or died? */
 #define WEFT_P2P_ALONE "all other ranks of the communicator have closed or died"
 bool weft_p2p_is_alone(const struct weft_p2p_comm *comm);
+/* Receives and probes of anybody, where nobody is left. */
+void weft_p2p_fail_of_anybody(struct weft_p2p_comm *comm);
 void weft_p2p_replies_free(struct weft_list *list);
 struct weft_p2p_peer *weft_p2p_peer_of(struct weft_p2p *p2p, uint32_t job_rank);
 /* The peer of a communicator's rank; NULL: oneself, or (then status is set) no memory. */
@@ -445,6 +459,16 @@ void weft_p2p_chunk_place(struct weft_p2p_peer *peer, const struct weft_done *do
 void weft_p2p_chunk_landed(struct weft_request *request, size_t len);
 
 /* ---- origin.c ---- */
+/* Whose the memory is that puts have lent to the link: one member's, so that the puts of a communicator that ends
+ * are taken back and no others. Nobody counts them, so nothing need be read through it: it may outlive the member. */
+static inline void *weft_p2p_puts_cookie(const struct weft_p2p_member *member)
+{
+    return (void *)((uintptr_t)member | 1);
+}
+static inline bool weft_p2p_is_puts_cookie(const void *cookie)
+{
+    return ((uintptr_t)cookie & 1) != 0;
+}
 /* PUT, GET or FLUSH gets its next frame out; false: the link is full. */
 bool weft_p2p_side_advance(struct weft_request *request);
 void weft_p2p_side_begin(struct weft_request *request);

@@ -20,7 +20,8 @@ static inline bool send_quickly(struct weft_p2p_comm *comm, struct weft_slice sl
     struct weft_lane *lane;
     enum weft_post how;
     if (peer == NULL || peer->link.state != WEFT_LINK_UP || !weft_list_is_empty(&peer->waiting) ||
-        peer->link.keep_unsent > 0 || !weft_link_has_credit(&peer->link, slice.len) ||
+        peer->link.keep_unsent > 0 || member->is_closed ||
+        !weft_link_has_credit(&peer->link, slice.len) ||
         atomic_load_explicit(&comm->ended, memory_order_relaxed) != WEFT_OK) {
         return false;
     }

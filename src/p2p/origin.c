@@ -77,6 +77,7 @@ static struct weft_request *check_part(struct weft_p2p_peer *peer,
         return NULL;
     }
     if (frame->b == UINT64_MAX) {
+        weft_p2p_take_back(request, false); /* other lanes may be bringing pieces of it */
         weft_p2p_request_end(request, WEFT_ERR_INVALID,
                              "a get of memory that is not registered there (any more)");
         return NULL;
@@ -99,10 +100,12 @@ static void flushed(struct weft_p2p_peer *peer, const struct weft_wire_data *fra
     for (struct weft_list *node = peer->flushes.next; node != &peer->flushes; node = node->next) {
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
         if (request->id == frame->a) {
+            struct weft_p2p_member *member = &request->comm->states[request->rank];
             bool is_fine = frame->b == WEFT_OK;
             /* Their memory is the user's again, whatever acknowledgements are still to come. */
-            peer->puts_lent -= weft_link_forget_landed(&peer->link, peer, (uint32_t)request->total);
-            request->comm->states[request->rank].flushed = (uint32_t)request->value;
+            weft_link_forget_landed(&peer->link, weft_p2p_puts_cookie(member),
+                                    (uint32_t)request->total);
+            member->flushed = (uint32_t)request->value;
             weft_p2p_request_end(request, is_fine ? WEFT_OK : WEFT_ERR_INVALID,
                                  is_fine ? ""
                                          : "the target refused a put: outside of what is "
@@ -136,6 +139,7 @@ void weft_p2p_part_place(struct weft_p2p_peer *peer, const struct weft_done *don
 static bool send_put(struct weft_request *request)
 {
     struct weft_p2p_peer *peer = request->peer;
+    struct weft_p2p_member *member = &request->comm->states[request->rank];
     while (request->moved < request->len) {
         size_t left = request->len - request->moved;
         size_t most = weft_link_chunk_max(&peer->link);
@@ -145,14 +149,13 @@ static bool send_put(struct weft_request *request)
                                        .a = request->registration,
                                        .b = request->offset + request->moved};
         const struct weft_slice slice = {.data = request->data + request->moved, .len = len};
-        /* The user's memory is lent until quiet: SENT only tells what to take back when it fails. */
-        enum weft_post how = weft_link_stream(&peer->link, &frame, &slice, peer);
-        if (how == WEFT_POST_FULL) {
+        /* The user's memory is lent until quiet: nobody waits for SENT. */
+        if (weft_link_stream(&peer->link, &frame, &slice, weft_p2p_puts_cookie(member)) ==
+            WEFT_POST_FULL) {
             return false;
         }
-        peer->puts_lent += how == WEFT_POST_LENT;
         request->moved += len;
-        request->comm->states[request->rank].puts++;
+        member->puts++;
     }
     if (request->has_signal) {
         struct weft_wire_data frame = {.type = WEFT_DATA_SIGNAL,
@@ -165,7 +168,7 @@ static bool send_put(struct weft_request *request)
         if (weft_link_send(&peer->link, &frame, &nothing, NULL) == WEFT_POST_FULL) {
             return false;
         }
-        request->comm->states[request->rank].puts++;
+        member->puts++;
     }
     weft_p2p_request_end(request, WEFT_OK, "");
     return true;
@@ -260,8 +263,7 @@ void weft_p2p_side_begin(struct weft_request *request)
         begin_local(request);
         return;
     }
-    if (peer->is_gone) {
-        weft_p2p_request_end(request, peer->gone_status, peer->gone_text);
+    if (weft_p2p_end_if_gone(request)) {
         return;
     }
     weft_p2p_request_list(request);

@@ -26,16 +26,6 @@ struct weft_p2p_comm *weft_p2p_find_comm(struct weft_p2p *p2p, uint64_t id)
     return NULL;
 }
 
-static bool is_closed(const struct weft_p2p *p2p, uint64_t id)
-{
-    for (int i = 0; i < WEFT_P2P_CLOSED; i++) {
-        if (p2p->closed[i] == id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void weft_p2p_place(struct weft_p2p_peer *peer, const struct weft_done *done,
                     enum weft_p2p_placing placing, void *data)
 {
@@ -80,20 +70,6 @@ static void unhold_orphan(const struct weft_p2p_orphan *orphan)
     }
 }
 
-/* A frame of a communicator that is closed: its sender must not wait for it. */
-static void sink_frame(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
-                       const struct weft_wire_data *frame)
-{
-    weft_count(weft_engine_counters(p2p->engine), WEFT_COUNTER_SUNK, 1);
-    if (frame->type == WEFT_DATA_ANNOUNCE) {
-        const struct weft_wire_data answer = {
-            .type = WEFT_DATA_DONE, .comm = frame->comm, .a = frame->a, .b = WEFT_ERR_PEER};
-        weft_p2p_reply(peer, &answer);
-    } else if (frame->type == WEFT_DATA_EAGER) {
-        weft_link_consumed(&peer->link, frame->len);
-    }
-}
-
 void weft_p2p_forget(struct weft_p2p *p2p, uint64_t id)
 {
     struct weft_list *node = p2p->orphans.next;
@@ -104,21 +80,23 @@ void weft_p2p_forget(struct weft_p2p *p2p, uint64_t id)
         if (orphan->done.frame.comm == id && orphan->is_whole) {
             weft_list_remove(&orphan->node);
             unhold_orphan(orphan);
-            sink_frame(p2p, orphan->peer, &orphan->done.frame);
+            weft_p2p_sink(orphan->peer, &orphan->done.frame);
             free(orphan);
         }
     }
 }
 
-/* Envelopes of a communicator that is about to be opened wait for it; of a closed one they go. */
+/* Envelopes of a communicator that is about to be opened wait for it, and so does the word that a rank has closed
+ * it; of a closed one they go. */
 static void keep_orphan(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                         const struct weft_done *done)
 {
     const struct weft_wire_data *frame = &done->frame;
     struct weft_p2p_orphan *orphan = NULL;
-    bool is_envelope = frame->type == WEFT_DATA_EAGER || frame->type == WEFT_DATA_ANNOUNCE ||
-                       frame->type == WEFT_DATA_HINT;
-    if (is_envelope && !is_closed(p2p, frame->comm)) {
+    bool is_kept = frame->type == WEFT_DATA_EAGER || frame->type == WEFT_DATA_ANNOUNCE ||
+                   frame->type == WEFT_DATA_HINT ||
+                   (frame->type == WEFT_DATA_BYE && frame->comm != 0);
+    if (is_kept && !weft_p2p_is_closed(p2p, frame->comm)) {
         orphan = malloc(sizeof(*orphan) + frame->len);
         if (orphan == NULL) {
             weft_p2p_peer_fail(peer, WEFT_ERR_MEMORY, "no memory for an early message");
@@ -135,7 +113,7 @@ static void keep_orphan(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
             weft_list_append(&p2p->orphans, &orphan->node);
         }
     } else {
-        sink_frame(p2p, peer, frame);
+        weft_p2p_sink(peer, frame);
     }
     if (done->token != 0) {
         done->lane->ops->release(done->lane, done->token);
@@ -195,7 +173,10 @@ static void frame_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     case WEFT_DATA_ENDED:
         weft_p2p_ended_arrived(comm, &done->frame);
         break;
-    default: /* BYE and what later versions may add */
+    case WEFT_DATA_BYE:
+        weft_p2p_bye_arrived(comm, peer, &done->frame);
+        break;
+    default: /* what later versions may add */
         break;
     }
     if (done->token != 0) {
@@ -207,13 +188,14 @@ static void frame_arrived(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
 static void early_header(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                          const struct weft_done *done)
 {
-    bool is_wanted = done->frame.type == WEFT_DATA_EAGER && !is_closed(p2p, done->frame.comm);
+    bool is_wanted =
+        done->frame.type == WEFT_DATA_EAGER && !weft_p2p_is_closed(p2p, done->frame.comm);
     struct weft_p2p_orphan *orphan = is_wanted ? malloc(sizeof(*orphan) + done->frame.len) : NULL;
     if (orphan == NULL) {
         if (is_wanted) {
             weft_p2p_peer_fail(peer, WEFT_ERR_MEMORY, "no memory for an early message");
         } else {
-            sink_frame(p2p, peer, &done->frame);
+            weft_p2p_sink(peer, &done->frame);
         }
         weft_p2p_place(peer, done, PLACE_SINK, NULL);
         return;
@@ -236,7 +218,7 @@ void weft_p2p_orphan_landed(struct weft_p2p_peer *peer)
     peer->placing_orphan = NULL;
     orphan->is_whole = true;
     if (weft_p2p_find_comm(peer->p2p, orphan->done.frame.comm) != NULL ||
-        is_closed(peer->p2p, orphan->done.frame.comm)) {
+        weft_p2p_is_closed(peer->p2p, orphan->done.frame.comm)) {
         weft_list_remove(&orphan->node);
         unhold_orphan(orphan);
         frame_arrived(peer->p2p, peer, &orphan->done);
@@ -303,8 +285,7 @@ static void event(struct weft_p2p *p2p, const struct weft_done *done)
         weft_p2p_landed(peer, done);
         break;
     case WEFT_DONE_SENT:
-        if (done->cookie == peer) {
-            peer->puts_lent--;
+        if (weft_p2p_is_puts_cookie(done->cookie)) {
             weft_p2p_pump(peer);
         } else {
             weft_p2p_sent(peer, done->cookie);

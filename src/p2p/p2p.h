@@ -57,6 +57,9 @@ weft_status_t weft_p2p_comm_close(struct weft_p2p_comm *comm);
 /* Under the engine's lock. A communicator is closed, also one that never had messages here: its frames are
  * sunk from now on, and those that came already. */
 void weft_p2p_forget(struct weft_p2p *p2p, uint64_t id);
+/* The same: its members (as above) hear it, those that we have a link to. */
+void weft_p2p_say_closed(struct weft_p2p *p2p, uint64_t id, const uint32_t *members,
+                         uint32_t ranks);
 void weft_p2p_comm_set_timeout(struct weft_p2p_comm *comm, uint64_t timeout_ms);
 
 /* ---- operations: as in weft.h, arguments checked; ranks are the communicator's ---- */

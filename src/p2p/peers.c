@@ -156,7 +156,8 @@ static bool are_all_gone(const struct weft_p2p_comm *comm)
 {
     const struct weft_p2p_spec *spec = &comm->p2p->spec;
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        if (rank != comm->rank && !spec->is_gone(spec->context, weft_p2p_job_rank(comm, rank))) {
+        if (rank != comm->rank && !comm->states[rank].is_closed &&
+            !spec->is_gone(spec->context, weft_p2p_job_rank(comm, rank))) {
             return false;
         }
     }
@@ -178,11 +179,10 @@ static void fail_receives(struct weft_p2p_comm *comm, const struct weft_p2p_peer
 
 bool weft_p2p_is_alone(const struct weft_p2p_comm *comm)
 {
-    return comm->p2p->has_gone && comm->ranks > 1 && are_all_gone(comm);
+    return (comm->p2p->has_gone || comm->closed_count > 0) && comm->ranks > 1 && are_all_gone(comm);
 }
 
-/* Receives and probes of anybody, where nobody is left. */
-static void fail_of_anybody(struct weft_p2p_comm *comm)
+void weft_p2p_fail_of_anybody(struct weft_p2p_comm *comm)
 {
     struct weft_match_receive *receive;
     struct weft_list probes;
@@ -204,7 +204,7 @@ static void fail_of_anybody(struct weft_p2p_comm *comm)
 static void fail_everywhere(struct weft_p2p *p2p)
 {
     for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
-        fail_of_anybody(WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node));
+        weft_p2p_fail_of_anybody(WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node));
     }
 }
 
@@ -262,7 +262,7 @@ static void peer_fail_now(struct weft_p2p_peer *peer)
     peer->is_going = false;
     p2p->going--;
     weft_link_close(&peer->link);
-    peer->lent = peer->puts_lent = 0;
+    peer->lent = 0;
     peer->placing_request = NULL;
     if (peer->placing_arrival != NULL) {
         weft_p2p_arrival_drop(peer->placing_arrival);
@@ -284,7 +284,7 @@ static void peer_fail_now(struct weft_p2p_peer *peer)
     for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
         struct weft_p2p_comm *comm = WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node);
         fail_receives(comm, peer);
-        fail_of_anybody(comm);
+        weft_p2p_fail_of_anybody(comm);
         fail_active(comm, peer);
         weft_p2p_tell_members(comm, peer);
     }

@@ -77,11 +77,11 @@ static uint32_t next_unconfirmed(struct weft_p2p_comm *comm, uint32_t rank, bool
     return rank;
 }
 
-/* A rank that is gone confirms nothing any more: that is told once. */
+/* A rank that is gone, or has closed, confirms nothing any more: that is told once. */
 static void forget_unconfirmed(struct weft_p2p_comm *comm, uint32_t rank)
 {
     weft_engine_lock(comm->p2p->engine);
-    if (comm->peers[rank]->is_gone) {
+    if (comm->peers[rank]->is_gone || comm->states[rank].is_closed) {
         comm->states[rank].flushed = comm->states[rank].puts;
     }
     weft_engine_unlock(comm->p2p->engine);

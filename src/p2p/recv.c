@@ -467,8 +467,7 @@ void weft_p2p_recv_begin(struct weft_request *request)
             weft_p2p_request_end(request, WEFT_ERR_MEMORY, "");
             return;
         }
-        if (request->peer->is_gone) {
-            weft_p2p_request_end(request, request->peer->gone_status, request->peer->gone_text);
+        if (weft_p2p_end_if_gone(request)) {
             return;
         }
         send_hint(request);
@@ -496,8 +495,7 @@ void weft_p2p_probe_begin(struct weft_request *request)
         request->peer = request->rank != WEFT_MATCH_ANY && request->rank != comm->rank
                             ? weft_p2p_comm_peer(comm, request->rank)
                             : NULL;
-        if (request->peer != NULL && request->peer->is_gone) {
-            weft_p2p_request_end(request, request->peer->gone_status, request->peer->gone_text);
+        if (weft_p2p_end_if_gone(request)) {
             return;
         }
         if (request->rank == WEFT_MATCH_ANY && weft_p2p_is_alone(comm)) {

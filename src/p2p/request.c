@@ -151,6 +151,7 @@ void weft_p2p_request_end(struct weft_request *request, weft_status_t status, co
     }
     request->is_ended = true;
     request->status = status;
+    weft_list_remove(&request->stream); /* nothing more of it goes */
     if (request->guard != 0) {
         weft_p2p_guard_give(request);
     }
@@ -336,7 +337,9 @@ void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns)
     bool is_busy = false;
     for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
         struct weft_p2p_comm *comm = WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node);
-        struct weft_request *late = find_late(comm, now_ns);
+        struct weft_request *late;
+        weft_p2p_ask(comm); /* before new ones get their deadline: those have not waited yet */
+        late = find_late(comm, now_ns);
         if (late != NULL) {
             expire(late); /* ends all of the communicator's */
         }

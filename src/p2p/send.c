@@ -176,8 +176,7 @@ void weft_p2p_send_begin(struct weft_request *request)
         return;
     }
     request->peer = peer;
-    if (peer->is_gone) {
-        weft_p2p_request_end(request, peer->gone_status, peer->gone_text);
+    if (weft_p2p_end_if_gone(request)) {
         return;
     }
     step = weft_list_is_empty(&peer->waiting) ? weft_p2p_send_advance(request) : STEP_FULL;

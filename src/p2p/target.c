@@ -186,9 +186,14 @@ void weft_p2p_put_place(struct weft_p2p_peer *peer, const struct weft_done *done
 
 static void stop_answer(struct weft_request *request)
 {
-    struct weft_p2p_peer *peer = request->peer;
-    if (!request->is_ended) {
-        refuse_get(peer, request->comm->id, request->offset);
+    /* Also when all of it was given to the link: what was not there is void if its lane dies. */
+    if (!request->is_ended || request->lent > 0) {
+        refuse_get(request->peer, request->comm->id, request->offset);
+    }
+    weft_p2p_take_back(request, false);
+    if (request->is_ended) {
+        weft_p2p_request_settle(request);
+    } else {
         weft_p2p_request_end(request, WEFT_ERR_INVALID, "");
     }
 }
@@ -219,7 +224,6 @@ void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration)
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
         weft_list_append(&comm->active, node);
         if (request->kind == REQUEST_ANSWER && request->registration == registration) {
-            weft_p2p_take_back(request, false);
             stop_answer(request);
         }
     }

@@ -255,13 +255,14 @@ enum weft_wire_data_type {
                           up to number seq */
     WEFT_DATA_FLUSH, /* a = number of a quiet: answer when all puts before it (as SIGNAL) are applied */
     WEFT_DATA_FLUSHED, /* a = that number, b = first status that was not fine */
-    WEFT_DATA_ACK,   /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
+    WEFT_DATA_ACK, /* ack, a = credit; flags SLOT: c bulk frames have come by slot tag, generation
                           seq; flags DOWN: that slot is given up, c: its NIC is dead, so are later generations;
                           REST: it is closed for want of work, or (no slot) they are wanted again;
                           END: the link is closed;
                           LEAD: numbered frames come by this lane from now on, seq counts. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
-    WEFT_DATA_BYE,   /* nothing more comes */
+    WEFT_DATA_BYE, /* the communicator is closed here; a = 1: is it closed there (BYE is the answer, when it
+                          is); comm 0: nothing is, only say what has come */
     WEFT_DATA_ENDED, /* the communicator has failed here, a = status: nobody need wait for us */
     WEFT_DATA_TYPE_END
 };

@@ -123,6 +123,75 @@ static void nothing_is_put_into_memory_of_a_closed_communicator(void **state)
     run_ways(EVERY_WAY, 2, close_shared);
 }
 
+/* Rank 1 goes on, and so does their other communicator. */
+static int need_one_that_closed(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    uint8_t *memory = allocate(LEN);
+    weft_comm_t part;
+    weft_mem_t mine, of[2];
+    uint64_t word = 0;
+    EXPECT_OK(weft_comm_duplicate(comm, &part));
+    EXPECT_OK(weft_mem_register(part, memory, LEN, &mine));
+    EXPECT_OK(weft_control_allgather(comm, &mine, sizeof(mine), of));
+    if (rank == 1) {
+        EXPECT_OK(weft_comm_close(part));
+        EXPECT_OK(weft_control_barrier(comm));
+    } else {
+        weft_status_t status;
+        EXPECT_OK(weft_comm_set_timeout(part, WAIT_MS / 3));
+        EXPECT_OK(weft_control_barrier(comm));
+        EXPECT(weft_recv(part, &word, sizeof(word), 1, 0, NULL, NULL) == WEFT_ERR_PEER);
+        EXPECT(strstr(weft_error_text(), "closed") != NULL);
+        EXPECT(weft_send(part, &word, sizeof(word), 1, 0, NULL) == WEFT_ERR_PEER);
+        status = weft_put(part, &of[1], 0, memory, 8);
+        EXPECT((status != WEFT_OK ? status : weft_quiet(part)) == WEFT_ERR_PEER);
+        status = weft_get(part, &of[1], 0, memory, 8);
+        EXPECT((status != WEFT_OK ? status : weft_quiet(part)) == WEFT_ERR_PEER);
+        EXPECT_OK(weft_comm_status(part));
+        EXPECT_OK(weft_comm_close(part));
+    }
+    EXPECT_OK(weft_send(comm, &word, sizeof(word), 1 - rank, 0, NULL));
+    EXPECT_OK(weft_recv(comm, &word, sizeof(word), 1 - rank, 0, NULL, NULL));
+    free(memory);
+    return 0;
+}
+
+static void a_rank_that_closed_one_communicator_is_missed_there(void **state)
+{
+    (void)state;
+    run_ways(EVERY_WAY, 2, need_one_that_closed);
+}
+
+/* The first thing that is asked for is a put: there was no link, nobody could have said anything. */
+static int put_into_what_closed(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    uint8_t *memory = allocate(LEN);
+    weft_comm_t part;
+    weft_mem_t mine, of[2];
+    EXPECT_OK(weft_comm_duplicate(comm, &part));
+    EXPECT_OK(weft_mem_register(part, memory, LEN, &mine));
+    EXPECT_OK(weft_control_allgather(comm, &mine, sizeof(mine), of));
+    if (rank == 1) {
+        EXPECT_OK(weft_comm_close(part));
+    }
+    EXPECT_OK(weft_control_barrier(comm));
+    if (rank == 0) {
+        EXPECT_OK(weft_comm_set_timeout(part, WAIT_MS / 3));
+        EXPECT_OK(weft_put(part, &of[1], 0, memory, LEN));
+        EXPECT_OK(weft_get(part, &of[1], 0, memory, LEN));
+        EXPECT(weft_quiet(part) == WEFT_ERR_PEER);
+        EXPECT_OK(weft_comm_close(part));
+    }
+    free(memory);
+    return 0;
+}
+
+static void what_is_put_to_a_closed_communicator_is_an_error_of_quiet(void **state)
+{
+    (void)state;
+    run_ways(EVERY_WAY, 2, put_into_what_closed);
+}
+
 #define PUT 0
 #define CLOSED 1
 
@@ -248,6 +317,8 @@ int main(void)
         cmocka_unit_test(a_wait_that_timed_out_is_not_begun_later),
         cmocka_unit_test(nothing_is_put_into_memory_of_a_closed_communicator),
         cmocka_unit_test(a_rank_that_closed_is_missed_once),
+        cmocka_unit_test(a_rank_that_closed_one_communicator_is_missed_there),
+        cmocka_unit_test(what_is_put_to_a_closed_communicator_is_an_error_of_quiet),
         cmocka_unit_test(signals_are_added_to_aligned_words_only),
         cmocka_unit_test(registrations_are_numbered_on_after_the_last_number),
     };

@@ -132,7 +132,7 @@ static void play_place(struct weft_lane *lane, const struct weft_slice *slice)
     player_of(lane)->into = slice->data;
 }
 
-static uint32_t play_silent_ms(const struct weft_lane *lane)
+static uint32_t play_silent_ms(struct weft_lane *lane)
 {
     (void)lane;
     return 0;
@@ -140,6 +140,7 @@ static uint32_t play_silent_ms(const struct weft_lane *lane)
 
 static void play_close(struct weft_lane *lane)
 {
+    assert_false(player_of(lane)->is_closed); /* once: then it is gone */
     player_of(lane)->is_closed = true;
 }
 

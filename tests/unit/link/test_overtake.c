@@ -115,7 +115,7 @@ static void copies_bring_it_and_the_slow_one_drains_to_the_sink(void **state)
     take(end);
     assert_int_equal(user_of(end)->sent, 3); /* and scribbled over by its owner */
     assert_int_equal(slot_at(end, 1)->flying_count, 3);
-    assert_true(weft_link_is_flushed(&end->link)); /* nobody waits for ghosts */
+    assert_true(weft_link_is_flushed(&end->link, 0)); /* nobody waits for ghosts */
     settle(&pair);
     assert_int_equal(user_of(other)->landed, 3);
     check_settled(&pair, pool);

@@ -135,6 +135,57 @@ static void what_was_dialled_since_the_peers_nic_died_is_down(void **state)
     assert_ptr_equal(stage.link.lane, &stage.player[2].lane);
 }
 
+static void is_lost(uint16_t slot, weft_status_t status)
+{
+    struct weft_done *done = add(slot, WEFT_DONE_LOST);
+    stage.player[slot].lane.is_up = false;
+    done->status = status;
+    done->text = "refused";
+}
+
+static void one_that_is_refused_is_no_error_while_others_are_dialled(void **state)
+{
+    (void)state;
+    is_lost(0, WEFT_ERR_PEER);
+    poll();
+    assert_int_equal(stage.count, 0);
+    assert_int_equal(stage.link.state, WEFT_LINK_CALLING);
+    is_open(1);
+    poll();
+    assert_int_equal(stage.count, 1);
+    assert_saw(0, WEFT_DONE_OPENED, 1);
+    assert_int_equal(stage.link.state, WEFT_LINK_UP);
+}
+
+static void when_all_that_were_dialled_are_refused_the_link_is_lost(void **state)
+{
+    (void)state;
+    is_lost(0, WEFT_ERR_PEER);
+    is_lost(1, WEFT_ERR_PEER);
+    poll();
+    assert_int_equal(stage.count, 0);
+    is_lost(2, WEFT_ERR_PEER);
+    poll();
+    assert_int_equal(stage.count, 1);
+    assert_saw(0, WEFT_DONE_LOST, 2);
+    assert_int_equal(stage.link.state, WEFT_LINK_DOWN);
+}
+
+static void one_that_opens_when_the_link_is_over_is_closed_once(void **state)
+{
+    (void)state;
+    is_lost(0, WEFT_ERR_PROTOCOL);
+    poll();
+    assert_int_equal(stage.link.state, WEFT_LINK_DOWN);
+    is_open(1);
+    poll();
+    assert_int_equal(stage.count, 0);
+    assert_null(stage.link.bundle->slots[1].lane);
+    poll();
+    assert_true(stage.player[1].is_closed);
+    assert_int_equal(stage.link.state, WEFT_LINK_DOWN);
+} /* and not again with the link */
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, stage_open, stage_close)
@@ -147,6 +198,9 @@ int main(void)
         TEST(the_peer_hears_that_later_ones_are_dead_too),
         TEST_DIALLER(ours_that_opens_when_its_nic_is_dead_already_is_down),
         TEST_DIALLER(what_was_dialled_since_the_peers_nic_died_is_down),
+        TEST_DIALLER(one_that_is_refused_is_no_error_while_others_are_dialled),
+        TEST_DIALLER(when_all_that_were_dialled_are_refused_the_link_is_lost),
+        TEST_DIALLER(one_that_opens_when_the_link_is_over_is_closed_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

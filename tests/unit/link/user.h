@@ -257,11 +257,27 @@ static inline void dial_now(struct end *end)
     }
 }
 
+/* Nothing is on its way, wanted or not. */
+static inline bool is_flushed(const struct end *end)
+{
+    const struct weft_bundle *bundle = end->link.bundle;
+    for (uint32_t i = 0; bundle != NULL && i < bundle->count; i++) {
+        const struct weft_slot *slot = &bundle->slots[i];
+        if (slot->state == SLOT_UP &&
+            (slot->flying_count > slot->ghost_count ||
+             (slot->ghost_count == 0 && slot->lane->ops->queued(slot->lane) > 0))) {
+            return false;
+        }
+    }
+    return bundle == NULL || (end->link.keep_len == 0 && end->link.lane != NULL &&
+                              weft_list_is_empty(&bundle->replay));
+}
+
 static inline bool is_through(struct end *end)
 {
     const struct user *user = user_of(end);
     return user->sent + user->forgotten == user->chunks &&
-           user_of(end->other)->heard == user->said && weft_link_is_flushed(&end->link);
+           user_of(end->other)->heard == user->said && is_flushed(end);
 }
 
 static inline void carry_again(struct end *end)
