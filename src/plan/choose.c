@@ -14,6 +14,9 @@
 #include <string.h>
 
 #define ABOUT 1.15 /* as long: the model is not more exact than that */
+#define TIED 1.035 /* as long: it may be either of them */
+#define CALM_MIN 1048576.0
+#define CALM_RANKS 64
 
 struct chooser {
     struct weft_plan_facts facts;
@@ -129,7 +132,7 @@ static void keep(struct chooser *chooser, const struct candidates *of, uint32_t 
 {
     chooser->chosen = of->option[at];
     chooser->plan = of->plan[at];
-    chooser->ask.limit_s = chooser->chosen.time_s > 0 ? chooser->chosen.time_s : 0;
+    chooser->ask.limit_s = chooser->chosen.time_s > 0 ? chooser->chosen.time_s * TIED : 0;
 }
 
 static void keep_faster(struct chooser *chooser, const struct candidates *of, uint32_t at)
@@ -151,11 +154,58 @@ static void prefer_hierarchical(struct chooser *chooser, const struct candidates
     }
 }
 
+/* Messages that one rank sends in one round, at most. */
+static uint32_t sends_at_once(const struct weft_plan *plan)
+{
+    struct weft_plan_step step;
+    uint32_t most = 0;
+
+    for (uint32_t rank = 0; rank < plan->ranks; rank++) {
+        uint32_t rounds = plan->builder->rounds(plan, rank);
+        for (uint32_t round = 0; round < rounds; round++) {
+            uint32_t sends = 0;
+            for (uint32_t i = 0; plan->builder->step(plan, rank, round, i, &step); i++) {
+                sends += step.kind == WEFT_STEP_SEND;
+            }
+            most = sends > most ? sends : most;
+        }
+    }
+    return most;
+}
+
+/* Where ranks share cores, many long messages at once push each other out of the caches, which the model does
+ * not see: of those that are as fast the one with the fewest at once is taken. */
+static bool prefer_calm(struct chooser *chooser, const struct candidates *of)
+{
+    const struct weft_plan_facts *facts = chooser->ask.facts;
+    double limit_s = chooser->chosen.time_s * TIED;
+    uint32_t fewest;
+    bool is_other = false;
+
+    if (!weft_plan_facts_oversubscribed(facts) || facts->hosts > 1 || facts->ranks > CALM_RANKS ||
+        chooser->ask.ask->bytes < CALM_MIN || chooser->chosen.time_s <= 0) {
+        return false;
+    }
+    fewest = sends_at_once(&chooser->plan);
+    for (uint32_t i = 0; i < of->count; i++) {
+        uint32_t sends = of->option[i].time_s > 0 && of->option[i].time_s <= limit_s
+                             ? sends_at_once(&of->plan[i])
+                             : fewest;
+        if (sends < fewest) {
+            fewest = sends;
+            keep(chooser, of, i);
+            is_other = true;
+        }
+    }
+    return is_other;
+}
+
 /* All in one segment, then all in more: by then there is a limit that ends most runs early. */
 static weft_status_t take_fastest(struct chooser *chooser)
 {
     struct candidates of = {.count = 0};
     const struct weft_plan_builder *builder;
+    bool is_calmer;
 
     for (uint32_t at = 0; at != UINT32_MAX && of.count < WEFT_PLAN_OPTIONS &&
                           (builder = next_builder(chooser, &at)) != NULL;) {
@@ -174,13 +224,15 @@ static weft_status_t take_fastest(struct chooser *chooser)
         }
     }
     prefer_hierarchical(chooser, &of);
+    is_calmer = prefer_calm(chooser, &of);
     if (of.count == 1) {
         snprintf(chooser->reason, sizeof(chooser->reason), "%s is the only one possible",
                  chooser->chosen.name);
     } else {
         snprintf(chooser->reason, sizeof(chooser->reason), "%s is the fastest of %u in the model%s",
                  chooser->chosen.name, of.count,
-                 chooser->plan.builder == &weft_plan_hierarchical ? ", or about as fast"
+                 is_calmer ? ", or as fast with fewer messages at once"
+                 : chooser->plan.builder == &weft_plan_hierarchical ? ", or about as fast"
                  : chooser->known.is_private ? ", of empty pieces: not all ranks know their lengths"
                                              : "");
     }

@@ -143,6 +143,23 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names != NULL;
 }
 
+/* The model has them within 1 %: with a core for each rank it may be either. */
+static void where_ranks_share_cores_few_long_messages_at_once_win_a_tie(void **state)
+{
+    struct weft_plan_facts facts = facts_of(1, 8, 2, WEFT_INSIDE_TCP);
+    struct weft_plan_ask ask = ask_for(WEFT_ALLTOALL, 64 << 20);
+
+    (void)state;
+    assert_string_equal(name_of(&facts, &ask), "pairwise");
+    ask = ask_for(WEFT_BROADCAST, 4 << 20);
+    assert_string_equal(name_of(&facts, &ask), "chain");
+    ask = ask_for(WEFT_BROADCAST, 256 << 10); /* short ones do not mind */
+    assert_string_not_equal(name_of(&facts, &ask), "chain");
+    facts = facts_of(1, 8, 16, WEFT_INSIDE_TCP);
+    ask = ask_for(WEFT_ALLTOALL, 64 << 20);
+    assert_string_equal(name_of(&facts, &ask), "spread");
+}
+
 static void a_crowded_host_over_tcp_sends_few_messages(void **state)
 {
     static const char *const few[] = {"star", "binomial", NULL};
@@ -487,6 +504,7 @@ int main(void)
         cmocka_unit_test(an_explanation_changes_nothing),
         cmocka_unit_test(one_host_follows_the_rule_for_shared_memory),
         cmocka_unit_test(slots_always_fit_their_room),
+        cmocka_unit_test(where_ranks_share_cores_few_long_messages_at_once_win_a_tie),
         cmocka_unit_test(a_crowded_host_over_tcp_sends_few_messages),
         cmocka_unit_test(several_hosts_of_several_ranks_go_by_slices),
         cmocka_unit_test(a_list_of_hosts_in_order_changes_nothing),
