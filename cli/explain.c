@@ -28,7 +28,6 @@ static const struct weft_cli_option options[] = {
     {"algo", 'a', WEFT_CLI_TEXT, "NAME", "this algorithm instead of the fastest", &wish.algo, 0, 0},
     {"deterministic", 0, WEFT_CLI_FLAG, NULL, "only plans that add in rank order",
      &wish.is_deterministic, 0, 0},
-    {"far", 0, WEFT_CLI_FLAG, NULL, "cores that do not share a cache", &wish.is_far, 0, 0},
     {"rounds", 0, WEFT_CLI_INT, "N", "show the steps of so many rounds, default 16", &rounds_shown,
      0, 1000000},
     {"svg", 0, WEFT_CLI_TEXT, "FILE", "also draw the steps into FILE (- is stdout)", &svg_path, 0,

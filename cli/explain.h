@@ -18,7 +18,7 @@ struct explain_wish {
     int64_t ranks, root, cores, hosts; /* 0: not said (root: 0) */
     uint64_t bytes;
     const char *algo; /* or NULL */
-    bool is_deterministic, is_far;
+    bool is_deterministic;
 };
 
 struct explain_job {

@@ -204,7 +204,6 @@ static void describe(const struct explain_wish *wish, const struct spec *spec,
     facts->cores = cores > 0 ? (uint32_t)cores : facts->cores;
     facts->nics = spec->nics > 0 ? (uint32_t)spec->nics : 1;
     facts->nic_rate = (spec->rate > 0 ? spec->rate : facts->nic_rate) * PAYLOAD;
-    facts->is_far = wish->is_far;
     if (spec->latency_s >= 0) {
         facts->calibration.net.latency_s = spec->latency_s;
     }

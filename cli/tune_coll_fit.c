@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#define FAR_S 120e-9      /* flags slower than this are those of cores without a shared cache */
 #define LATENCY_LEAST 0.1 /* of half a round trip */
 
 /* Three digits say all that a measurement knows. */
@@ -95,7 +94,7 @@ void weft_tune_coll_fit(const struct tune_coll_seen *seen,
     weft_plan_calibration_default(to);
     take_path(&to->shm, &seen->shm);
     take_path(&to->loopback, &seen->tcp);
-    take(seen->flag_s > FAR_S ? &to->flag_far_s : &to->flag_near_s, seen->flag_s);
+    take(&to->flag_s, seen->flag_s);
     take(&to->copy_rate, seen->copy_rate);
     take(&to->reduce_rate, seen->add_rate);
     take(&to->slot_write_rate, seen->write_rate);

@@ -4,6 +4,7 @@
  * lowest rank of each host allocates a board, the others map it over their link to it.
  */
 #include "comm/collectives.h"
+#include "comm/hosts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,28 +52,24 @@ weft_status_t weft_comm_find_local(struct weft_collectives *it)
     return WEFT_OK;
 }
 
-/* Which host each rank is on, by its first rank. false: they do not all have as many ranks. */
-static bool number_hosts(const struct weft_comm *comm, uint32_t *first, uint32_t *index)
+static uint32_t hash_host(const void *owner, uint32_t rank)
 {
-    uint32_t *sizes = calloc(comm->ranks, sizeof(*sizes));
-    bool is_even = sizes != NULL;
-    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
-        first[rank] = rank;
-        for (uint32_t other = 0; other < rank; other++) {
-            if (first[other] == other &&
-                weft_control_is_same_host(comm->job->control, job_rank(comm, other),
-                                          job_rank(comm, rank))) {
-                first[rank] = other;
-                break;
-            }
-        }
-        index[rank] = sizes[first[rank]]++;
-    }
-    for (uint32_t rank = 0; is_even && rank < comm->ranks; rank++) {
-        is_even = first[rank] != rank || sizes[rank] == sizes[0];
-    }
-    free(sizes);
-    return is_even;
+    const struct weft_comm *comm = owner;
+    return weft_control_host_hash(comm->job->control, job_rank(comm, rank));
+}
+
+static bool is_same_host(const void *owner, uint32_t a, uint32_t b)
+{
+    const struct weft_comm *comm = owner;
+    return weft_control_is_same_host(comm->job->control, job_rank(comm, a), job_rank(comm, b));
+}
+
+static weft_status_t number_hosts(const struct weft_comm *comm, uint32_t *first, uint32_t *index,
+                                  bool *is_even_p)
+{
+    const struct weft_comm_places places = {
+        .ranks = comm->ranks, .owner = comm, .hash = hash_host, .is_same_host = is_same_host};
+    return weft_comm_number_hosts(&places, first, index, is_even_p);
 }
 
 /* One rank of each host, when all hosts have as many. */
@@ -80,6 +77,8 @@ weft_status_t weft_comm_find_cross(struct weft_collectives *it)
 {
     struct weft_comm *comm = it->comm;
     uint32_t *first, *index;
+    weft_status_t status;
+    bool is_even;
     if (it->local.ranks == comm->ranks || it->local.ranks == 1) {
         return WEFT_OK;
     }
@@ -91,7 +90,8 @@ weft_status_t weft_comm_find_cross(struct weft_collectives *it)
         free(index);
         return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
     }
-    if (number_hosts(comm, first, index)) {
+    status = number_hosts(comm, first, index, &is_even);
+    if (status == WEFT_OK && is_even) {
         for (uint32_t rank = 0; rank < comm->ranks; rank++) {
             if (index[rank] == it->local.rank) {
                 it->cross.rank = rank == comm->rank ? it->cross.ranks : it->cross.rank;
@@ -102,7 +102,7 @@ weft_status_t weft_comm_find_cross(struct weft_collectives *it)
     }
     free(first);
     free(index);
-    return WEFT_OK;
+    return status;
 }
 
 static void make_board(struct weft_collectives *it, struct offer *offer)
@@ -183,17 +183,21 @@ static weft_status_t gather_facts(struct weft_collectives *it, const struct offe
     struct weft_plan_facts *facts = &it->facts;
     uint32_t *first = calloc(comm->ranks, sizeof(*first));
     uint32_t *index = calloc(comm->ranks, sizeof(*index));
+    bool is_even = false;
+    weft_status_t status;
     it->host_of = calloc(comm->ranks, sizeof(*it->host_of));
-    if (first == NULL || index == NULL || it->host_of == NULL) {
+    status = first != NULL && index != NULL && it->host_of != NULL
+                 ? number_hosts(comm, first, index, &is_even)
+                 : weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+    if (status != WEFT_OK) {
         free(first);
         free(index);
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives of %u ranks", comm->ranks);
+        return status;
     }
     weft_plan_facts_default(comm->ranks, offers[0].cores, facts);
     facts->hosts = facts->host_ranks = 0;
     facts->cache = (double)offers[0].cache_len;
     facts->inside = it->have_all_boards ? WEFT_INSIDE_SHM : WEFT_INSIDE_TCP;
-    bool is_even = number_hosts(comm, first, index);
     uint32_t nics = offers[0].nics, nic_mbps = offers[0].nic_mbps;
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         const struct offer *offer = &offers[rank];

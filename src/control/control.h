@@ -100,6 +100,8 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
 void weft_control_close(struct weft_control *control);
 /* Do these two ranks run on one host? */
 bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b);
+/* Equal for ranks of one host, and mostly for no others. */
+uint32_t weft_control_host_hash(const struct weft_control *control, uint32_t rank);
 /* Where the root of the tree can be reached from other hosts; false: it did not say. */
 bool weft_control_tree_root_addr(const struct weft_control *control,
                                  struct sockaddr_storage *addr_p);

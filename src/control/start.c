@@ -367,6 +367,22 @@ bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, u
             memcmp(left->addr.bytes, right->addr.bytes, sizeof(left->addr.bytes)) == 0);
 }
 
+static uint32_t mix_bytes(uint32_t hash, const void *bytes, size_t len)
+{
+    for (const uint8_t *at = bytes; at < (const uint8_t *)bytes + len; at++) {
+        hash = (hash ^ *at) * 0x01000193u;
+    }
+    return hash ^ hash >> 15;
+}
+
+uint32_t weft_control_host_hash(const struct weft_control *control, uint32_t rank)
+{
+    const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
+    uint32_t hash = mix_bytes(0x811c9dc5u, group->host, strlen(group->host));
+    hash = mix_bytes(hash, &group->addr.family, sizeof(group->addr.family));
+    return mix_bytes(hash, group->addr.bytes, sizeof(group->addr.bytes));
+}
+
 static unsigned ranks_on_this_host(const struct weft_control *control)
 {
     unsigned count = 0;

@@ -112,9 +112,7 @@ static bool is_allowed(const struct weft_plan_ask *ask, const struct weft_plan_b
 const struct weft_plan_builder *weft_choose_shm(const struct weft_plan_facts *facts,
                                                 const struct weft_plan_ask *ask, const char **why_p)
 {
-    double oneshot_max =
-        facts->is_far ? facts->calibration.oneshot_max_far : facts->calibration.oneshot_max_near;
-    bool is_small = shown_bytes(facts, ask) <= oneshot_max;
+    bool is_small = shown_bytes(facts, ask) <= facts->calibration.oneshot_max;
     struct weft_plan plan;
 
     if (facts->hosts > 1 || facts->inside != WEFT_INSIDE_SHM) {

@@ -27,18 +27,18 @@ struct weft_plan_path {
 
 struct weft_plan_calibration {
     struct weft_plan_path shm, loopback, net; /* inside a host by memory or by tcp; between hosts */
-    double flag_near_s, flag_far_s; /* until another core sees a flag; see weft_plan_facts.is_far */
-    double copy_rate;               /* bytes copied by one core */
-    double reduce_rate;             /* bytes of output of a = a + b by one core */
-    double slot_write_rate;         /* into memory that another rank reads */
-    double slot_read_rate;          /* out of it */
-    double memory_rate;             /* bytes read and written by all cores of a host together */
-    double flag_wait_s;             /* as wait_s, of flags */
+    double flag_s;                            /* until another core sees a flag */
+    double copy_rate;                         /* bytes copied by one core */
+    double reduce_rate;                       /* bytes of output of a = a + b by one core */
+    double slot_write_rate;                   /* into memory that another rank reads */
+    double slot_read_rate;                    /* out of it */
+    double memory_rate; /* bytes read and written by all cores of a host together */
+    double flag_wait_s; /* as wait_s, of flags */
     /* of a NIC's rate, each way, when two ranks send to each other at the same time: what confirms the one
      * way queues behind the data of the other */
     double duplex;
     /* shared memory of one host (choose_shm.c), bytes that a rank shows the others: */
-    double oneshot_max_near, oneshot_max_far; /* at most, at once */
+    double oneshot_max;              /* at most, at once */
     double chunk_cached, chunk_past; /* beyond, at a time: while all fits the cache, or not */
 };
 
@@ -64,7 +64,6 @@ struct weft_plan_facts {
     uint32_t cores;          /* of a host, the fewest */
     uint32_t inside;         /* enum weft_plan_inside: how ranks of a host talk */
     uint32_t composed;       /* bits 1 << coll: what can be run as "hierarchical" */
-    bool is_far;             /* flags between cores are slow (the probe) */
     uint32_t nics;           /* per host */
     double nic_rate;         /* of one, each way; 0: as fast as the ranks can */
     double cache;            /* last level, bytes */

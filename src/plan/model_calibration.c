@@ -44,8 +44,7 @@ static const struct entry entries[] = {
     PATH(shm),
     PATH(loopback),
     PATH(net),
-    TIME("near", flag_near_s),
-    TIME("far", flag_far_s),
+    TIME("flag", flag_s),
     RATE("copy", copy_rate),
     RATE("reduce", reduce_rate),
     RATE("write", slot_write_rate),
@@ -53,11 +52,12 @@ static const struct entry entries[] = {
     RATE("memory", memory_rate),
     TIME("wait", flag_wait_s),
     RATE("duplex", duplex),
-    RATE("oneshot", oneshot_max_near),
-    RATE("oneshot_far", oneshot_max_far),
+    RATE("oneshot", oneshot_max),
     RATE("chunk", chunk_cached),
     RATE("chunk_past", chunk_past),
 };
+/* In profiles of before: whichever was measured. */
+static const struct entry former[] = {TIME("near", flag_s), TIME("far", flag_s)};
 
 /* Two cores of a virtual machine, kernel 6.18; `weft tune collectives` measures its own. */
 void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
@@ -66,8 +66,7 @@ void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
         .shm = {.latency_s = 100e-9, .rate = 13e9, .message_s = 50e-9, .wait_s = 400e-9},
         .loopback = {.latency_s = 2e-6, .rate = 5e9, .message_s = 2.2e-6, .wait_s = 4.5e-6},
         .net = {.latency_s = 15e-6, .rate = 5e9, .message_s = 2.2e-6, .wait_s = 4.5e-6},
-        .flag_near_s = 55e-9,
-        .flag_far_s = 255e-9,
+        .flag_s = 55e-9,
         .copy_rate = 12e9,
         .reduce_rate = 10e9,
         .slot_write_rate = 12e9,
@@ -75,8 +74,7 @@ void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p)
         .memory_rate = 40e9,
         .flag_wait_s = 400e-9,
         .duplex = 0.9,
-        .oneshot_max_near = 65536,
-        .oneshot_max_far = 65536,
+        .oneshot_max = 65536,
         .chunk_cached = 262144,
         .chunk_past = 1048576,
     };
@@ -196,16 +194,23 @@ static bool read_number(const char **text_p, enum unit unit, double *number_p)
     return false;
 }
 
-static const struct entry *find_entry(const char **text_p)
+static const struct entry *find_in(const struct entry *table, size_t count, const char **text_p)
 {
-    for (size_t i = 0; i < WEFT_COUNT_OF(entries); i++) {
-        size_t len = strlen(entries[i].name);
-        if (strncmp(*text_p, entries[i].name, len) == 0 && (*text_p)[len] == '=') {
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(table[i].name);
+        if (strncmp(*text_p, table[i].name, len) == 0 && (*text_p)[len] == '=') {
             *text_p += len + 1;
-            return &entries[i];
+            return &table[i];
         }
     }
     return NULL;
+}
+
+static const struct entry *find_entry(const char **text_p)
+{
+    const struct entry *entry = find_in(entries, WEFT_COUNT_OF(entries), text_p);
+
+    return entry != NULL ? entry : find_in(former, WEFT_COUNT_OF(former), text_p);
 }
 
 bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration *calibration_p,
@@ -217,8 +222,8 @@ bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration 
     for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
         const struct entry *entry = find_entry(&text);
         if (entry == NULL) {
-            *why_p = "expected shm, loopback, net, near, far, copy, reduce, write, read, memory, "
-                     "wait, duplex, oneshot, oneshot_far, chunk or chunk_past, followed by =";
+            *why_p = "expected shm, loopback, net, flag, copy, reduce, write, read, memory, "
+                     "wait, duplex, oneshot, chunk or chunk_past, followed by =";
             return false;
         }
         for (unsigned k = 0; k < entry->count; k++) {

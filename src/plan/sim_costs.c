@@ -18,8 +18,7 @@ const struct weft_plan_path *weft_sim_path_of(const struct weft_plan_sim *sim, b
 
 double weft_sim_flag_s(const struct weft_plan_sim *sim)
 {
-    return sim->facts->is_far ? sim->facts->calibration.flag_far_s
-                              : sim->facts->calibration.flag_near_s;
+    return sim->facts->calibration.flag_s;
 }
 
 /* Past the last cache the memory's rate counts, which all cores share; traffic is what is read and written
@@ -39,8 +38,7 @@ double weft_sim_copy_s(struct weft_plan_sim *sim, const struct weft_plan_step *s
         return bounded(sim, bytes / calibration->slot_write_rate, bytes, 1);
     }
     if (step->from.space == WEFT_SPACE_SLOT) {
-        double rate = calibration->slot_read_rate * (sim->facts->is_far ? 0.5 : 1);
-        return bounded(sim, bytes / rate, bytes, 1);
+        return bounded(sim, bytes / calibration->slot_read_rate, bytes, 1);
     }
     return bounded(sim, bytes / calibration->copy_rate, bytes, 2);
 }

@@ -95,10 +95,9 @@ static void one_host_follows_the_rule_for_shared_memory(void **state)
     assert_string_equal(name_of(&facts, &ask), "oneshot");
     ask = ask_for(WEFT_BARRIER, 0);
     assert_string_equal(name_of(&facts, &ask), "oneshot");
-    facts.calibration.oneshot_max_far = 1000;
     ask = ask_for(WEFT_ALLREDUCE, 2000);
     assert_string_equal(name_of(&facts, &ask), "oneshot");
-    facts.is_far = true;
+    facts.calibration.oneshot_max = 1000;
     assert_string_equal(name_of(&facts, &ask), "staged");
     /* chunks: 256K while all fits the cache, 1M beyond, less where the slots are small */
     ask = ask_for(WEFT_ALLREDUCE, 2 << 20);

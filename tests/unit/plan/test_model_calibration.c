@@ -20,11 +20,9 @@ static void the_default_is_no_text(void **state)
 static void what_is_printed_can_be_read(void **state)
 {
     static const char text[] =
-        "shm=120.5ns:13.25G:41ns:1us loopback=4.1us:5.5G:2us:3us net=1.25ms:250M:7us:9us near=24ns "
-        "far=1us "
+        "shm=120.5ns:13.25G:41ns:1us loopback=4.1us:5.5G:2us:3us net=1.25ms:250M:7us:9us flag=24ns "
         "copy=9.125G reduce=800M write=3G read=999.999M memory=40.5G wait=2s duplex=0.75 "
-        "oneshot=32.768K "
-        "oneshot_far=500";
+        "oneshot=32.768K";
     struct weft_plan_calibration read;
     char again[WEFT_PLAN_CALIBRATION_LEN];
     const char *why = NULL;
@@ -34,7 +32,7 @@ static void what_is_printed_can_be_read(void **state)
     assert_true(read.shm.latency_s == 120.5 * 1e-9);
     assert_true(read.net.rate == 250e6);
     assert_true(read.flag_wait_s == 2);
-    assert_true(read.oneshot_max_far == 500);
+    assert_true(read.oneshot_max == 32768);
     weft_plan_calibration_print(&read, again);
     assert_string_equal(again, text);
 }
@@ -50,9 +48,9 @@ static void measured_numbers_are_rounded_once(void **state)
     calibration.loopback.latency_s = 1.23456789e-6;
     calibration.copy_rate = 9.99999999e9;
     calibration.reduce_rate = 1e9 / 3;
-    calibration.flag_near_s = 9.999999e-7;
+    calibration.flag_s = 9.999999e-7;
     weft_plan_calibration_print(&calibration, text);
-    assert_string_equal(text, "loopback=1.235us:5G:2.2us:4.5us near=1us copy=10G reduce=333.333M");
+    assert_string_equal(text, "loopback=1.235us:5G:2.2us:4.5us flag=1us copy=10G reduce=333.333M");
     assert_true(weft_plan_calibration_parse(text, &first, &why));
     weft_plan_calibration_print(&first, again);
     assert_string_equal(again, text);
@@ -68,11 +66,11 @@ static void what_is_not_understood_is_refused(void **state)
         "copy=",
         "copy=G",
         "copy=3us",
-        "near=3G",
-        "near=3",
+        "flag=3G",
+        "flag=3",
         "copy=-1G",
         "copy=0",
-        "copy=3G,near=1us",
+        "copy=3G,flag=1us",
         "shm=1us",
         "shm=1us:2G",
         "shm=1us:2G:3us",
@@ -109,10 +107,23 @@ static void the_reason_shows_how_it_is_written(void **state)
     (void)state;
     assert_false(weft_plan_calibration_parse("shm=1us:2G", &read, &why));
     assert_non_null(strstr(why, "latency:rate:cost:wait"));
-    assert_false(weft_plan_calibration_parse("near=3G", &read, &why));
+    assert_false(weft_plan_calibration_parse("flag=3G", &read, &why));
     assert_non_null(strstr(why, "a time"));
     assert_false(weft_plan_calibration_parse("copy=fast", &read, &why));
     assert_non_null(strstr(why, "a rate"));
+}
+
+/* A profile that was tuned before is as good as it was. */
+static void names_of_before_are_read(void **state)
+{
+    struct weft_plan_calibration read;
+    const char *why = "";
+
+    (void)state;
+    assert_true(weft_plan_calibration_parse("near=60ns copy=9G", &read, &why));
+    assert_true(read.flag_s == 60 * 1e-9 && read.copy_rate == 9e9);
+    assert_true(weft_plan_calibration_parse("far=200ns", &read, &why));
+    assert_true(read.flag_s == 200 * 1e-9);
 }
 
 int main(void)
@@ -122,6 +133,7 @@ int main(void)
         cmocka_unit_test(what_is_printed_can_be_read),
         cmocka_unit_test(measured_numbers_are_rounded_once),
         cmocka_unit_test(what_is_not_understood_is_refused),
+        cmocka_unit_test(names_of_before_are_read),
         cmocka_unit_test(the_reason_shows_how_it_is_written),
     };
 

@@ -27,8 +27,7 @@ static struct weft_plan_facts round_facts(uint32_t hosts, uint32_t host_ranks, u
         .shm = {1e-7, 10e9, 1e-7, 1e-6},
         .loopback = {10e-6, 1e9, 1e-6, 3e-6},
         .net = {100e-6, 1e9, 2e-6, 3e-6},
-        .flag_near_s = 1e-7,
-        .flag_far_s = 1e-6,
+        .flag_s = 1e-7,
         .copy_rate = 10e9,
         .reduce_rate = 2e9,
         .slot_write_rate = 5e9,
@@ -164,7 +163,7 @@ static void shared_slots_cost_copies_and_a_flag(void **state)
     facts.inside = WEFT_INSIDE_SHM;
     double near = run_plan(&facts, &toy_slots, WEFT_ALLREDUCE, 1e6, true).time_s;
     NEAR(near, 1e6 / 5e9 + 1e-7 + 1e6 * (4 + 1) / 3 / 2e9);
-    facts.is_far = true;
+    facts.calibration.flag_s = 1e-6;
     NEAR(run_plan(&facts, &toy_slots, WEFT_ALLREDUCE, 1e6, true).time_s, near - 1e-7 + 1e-6);
 }
 
