@@ -55,7 +55,11 @@ void weft_mem_mapping_warm(struct weft_mem_mapping *mapping, void *memory, size_
 /* ---- weft_alloc (alloc.c): regions users have, known by address; any thread ---- */
 
 weft_status_t weft_mem_alloc(size_t len, void **memory_p);
-weft_status_t weft_mem_free(void *memory); /* ERR_INVALID: not from weft_mem_alloc() */
+/* ERR_INVALID: not from weft_mem_alloc(); ERR_BUSY: somebody holds it. */
+weft_status_t weft_mem_free(void *memory);
+/* The allocation that the address lies in is not freed until it is let go as often. Returns its id; 0: none. */
+uint64_t weft_mem_hold(const void *address);
+void weft_mem_let_go(uint64_t id); /* 0 is fine */
 
 struct weft_mem_place {
     uint64_t id;     /* of the allocation; never used twice in a process, never 0 */
