@@ -279,7 +279,7 @@ weft_status_t weft_group_end(weft_comm_t comm);
  * communicator. ERR_INVALID, ERR_MEMORY, ERR_SYSTEM. Any thread. */
 weft_status_t weft_alloc(size_t len, void **memory_p);
 /* Nothing may be in flight in it and no registration left. NULL is fine. ERR_INVALID: not from
- * weft_alloc(). */
+ * weft_alloc(); ERR_BUSY: it is registered still, and stays. */
 weft_status_t weft_free(void *memory);
 
 /* Names a piece of a rank's memory to other ranks: plain bytes, send them as you like. */
@@ -288,7 +288,8 @@ typedef struct weft_mem {
 } weft_mem_t;
 
 /* Lets the ranks of the communicator put into and get from memory (from anywhere; from weft_alloc()
- * is fastest) until deregistered. ERR_INVALID, ERR_MEMORY. Any thread. */
+ * is fastest) until deregistered. ERR_INVALID (also: longer than the allocation of weft_alloc() that
+ * it begins in), ERR_MEMORY. Any thread. */
 weft_status_t weft_mem_register(weft_comm_t comm, void *memory, size_t len, weft_mem_t *mem_p);
 /* Later accesses of other ranks fail there with ERR_INVALID. ERR_INVALID: not registered here. */
 weft_status_t weft_mem_deregister(weft_comm_t comm, const weft_mem_t *mem);

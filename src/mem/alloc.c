@@ -27,6 +27,7 @@ struct allocation {
     struct weft_mem_region region;
     uint64_t id;
     size_t own_from, own_to; /* pages that are not the region's any more lie between */
+    uint32_t holders;        /* registrations: other ranks may write there */
 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,6 +71,7 @@ static void in_child(void)
     weft_list_open(&tellings);
     for (size_t i = 0; i < table_count; i++) {
         table[i].region.fd = -1;
+        table[i].holders = 0; /* they are the parent's */
     }
 }
 
@@ -142,6 +144,7 @@ static bool insert(const struct weft_mem_region *region)
     return has_room;
 }
 
+/* It stays in if it has holders. */
 static bool take_out(const void *memory, struct allocation *allocation_p)
 {
     bool is_ours;
@@ -152,6 +155,8 @@ static bool take_out(const void *memory, struct allocation *allocation_p)
     is_ours = at > 0 && table[at - 1].region.base == memory;
     if (is_ours) {
         *allocation_p = table[at - 1];
+    }
+    if (is_ours && allocation_p->holders == 0) {
         memmove(&table[at - 1], &table[at], (table_count - at) * sizeof(*table));
         table_count--;
         if (table_count == 0) { /* nothing stays behind in a program that gives everything back */
@@ -212,6 +217,12 @@ weft_status_t weft_mem_free(void *memory)
     if (!take_out(memory, &allocation)) {
         return weft_fail(WEFT_ERR_INVALID,
                          "%p was not allocated by weft_alloc(), or was freed before", memory);
+    }
+    if (allocation.holders > 0) {
+        return weft_fail(
+            WEFT_ERR_BUSY,
+            "the memory at %p is registered (%u times): weft_mem_deregister() it first", memory,
+            allocation.holders);
     }
     tell_watchers(allocation.id);
     weft_mem_region_close(&allocation.region);
@@ -316,6 +327,37 @@ bool weft_mem_find_id(uint64_t id, struct weft_mem_place *place_p)
     }
     pthread_mutex_unlock(&table_lock);
     return is_found;
+}
+
+uint64_t weft_mem_hold(const void *address)
+{
+    uint64_t id = 0;
+    size_t at;
+
+    pthread_mutex_lock(&table_lock);
+    at = count_upto(address);
+    if (at > 0) {
+        struct allocation *allocation = &table[at - 1];
+
+        if ((uintptr_t)address - (uintptr_t)allocation->region.base < allocation->region.len) {
+            allocation->holders++;
+            id = allocation->id;
+        }
+    }
+    pthread_mutex_unlock(&table_lock);
+    return id;
+}
+
+void weft_mem_let_go(uint64_t id)
+{
+    pthread_mutex_lock(&table_lock);
+    for (size_t i = 0; i < table_count && id != 0; i++) {
+        if (table[i].id == id) {
+            table[i].holders--;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&table_lock);
 }
 
 void weft_mem_watch(struct weft_mem_watcher *watcher)

@@ -55,7 +55,11 @@ void weft_mem_mapping_warm(struct weft_mem_mapping *mapping, void *memory, size_
 /* ---- weft_alloc (alloc.c): regions users have, known by address; any thread ---- */
 
 weft_status_t weft_mem_alloc(size_t len, void **memory_p);
-weft_status_t weft_mem_free(void *memory); /* ERR_INVALID: not from weft_mem_alloc() */
+/* ERR_INVALID: not from weft_mem_alloc(); ERR_BUSY: somebody holds it. */
+weft_status_t weft_mem_free(void *memory);
+/* The allocation that the address lies in is not freed until it is let go as often. Returns its id; 0: none. */
+uint64_t weft_mem_hold(const void *address);
+void weft_mem_let_go(uint64_t id); /* 0 is fine */
 
 /* From now on the pages of [memory, memory + len), which lies in one allocation, are this process's alone,
  * with the content they had: whoever has mapped them keeps the old ones. Not found any more. ERR_MEMORY. */

@@ -226,6 +226,7 @@ struct weft_p2p_registration {
     uint8_t *memory;
     size_t len;
     uint64_t comm;
+    uint64_t held; /* the allocation of weft_alloc() that it lies in; 0: none */
 };
 
 /* A copy that runs without the lock. */

@@ -109,8 +109,11 @@ weft_status_t weft_p2p_register(struct weft_p2p_comm *comm, void *memory, size_t
     if (status == WEFT_OK) {
         uint32_t index = find_free(p2p);
         handle.registration = next_serial(p2p) | index;
-        p2p->registrations[index] = (struct weft_p2p_registration){
-            .id = handle.registration, .memory = memory, .len = len, .comm = comm->id};
+        p2p->registrations[index] = (struct weft_p2p_registration){.id = handle.registration,
+                                                                   .memory = memory,
+                                                                   .len = len,
+                                                                   .comm = comm->id,
+                                                                   .held = weft_mem_hold(memory)};
         note_region(p2p, index, &handle);
     }
     weft_engine_unlock(p2p->engine);
@@ -134,12 +137,13 @@ struct weft_p2p_registration *weft_p2p_registration_find(struct weft_p2p *p2p, u
 static void drop(struct weft_p2p_comm *comm, struct weft_p2p_registration *registration)
 {
     struct weft_p2p *p2p = comm->p2p;
-    uint64_t id = registration->id;
+    uint64_t id = registration->id, held = registration->held;
     registration->id = 0;
     if (p2p->valid != NULL && (uint32_t)id < WEFT_P2P_WORDS) {
         clear_word(p2p, (uint32_t)id);
     }
     weft_p2p_target_stop(comm, id); /* may let go of the lock: the table may have grown after it */
+    weft_mem_let_go(held);
 }
 
 void weft_p2p_registrations_close(struct weft_p2p_comm *comm)
