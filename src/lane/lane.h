@@ -154,8 +154,9 @@ struct weft_lane_ops {
      * its cookie; its SENT does not come. */
     void (*relocate)(struct weft_lane *lane, void *memory);
     /* Not SURE. Bytes are on their way, and for so many ms the peer's host has not said that any came; 0:
-     * nothing wrong. A process that is stopped does not make its host silent. */
-    uint32_t (*silent_ms)(const struct weft_lane *lane);
+     * nothing wrong. A process that is stopped does not make its host silent. Time before the first call that finds
+     * such bytes does not count: there may have been nothing to say. */
+    uint32_t (*silent_ms)(struct weft_lane *lane);
     /* Not SURE. Do bytes wait for the path, and not for the peer to read? */
     bool (*is_held)(const struct weft_lane *lane);
     /* Bytes taken by post that have not left yet. */

@@ -325,6 +325,9 @@ static bool filter_frame(struct weft_link *link, struct weft_done *done)
 
 static bool filter_tcp(struct weft_link *link, struct weft_done *done)
 {
+    if (done->kind != WEFT_DONE_SENT) {
+        link->bundle->mute_ns = 0; /* it can be heard */
+    }
     switch (done->kind) {
     case WEFT_DONE_ARRIVED:
     case WEFT_DONE_HEADER:

@@ -89,6 +89,9 @@ struct weft_bundle {
     uint64_t tick_ns;   /* the latest */
     uint64_t bulk_ns;   /* when there was some, the latest time */
     uint64_t opened_ns; /* when a slot came up, the latest time */
+    uint64_t
+        mute_ns; /* since then slots were given up for their silence, and nothing came by others; 0: not */
+    uint64_t stir_ns;   /* when a slot had something to bring, or was silent; the latest tick */
     uint64_t broken_ns; /* no slot was up since; 0: one is */
     char broken_text[128];
 

@@ -371,7 +371,7 @@ static void relocate(struct weft_lane *lane, void *memory)
     (void)memory;
 }
 
-static uint32_t silent_ms(const struct weft_lane *lane)
+static uint32_t silent_ms(struct weft_lane *lane)
 {
     (void)lane;
     return 0;

@@ -73,17 +73,28 @@ static void set_options(struct weft_lane_tcp *lane, int fd)
 
 /* A host that acknowledges nothing: bytes were sent again and still no word. A peer that is only stopped
  * has a kernel that goes on acknowledging, the probes of a full window too. */
-uint32_t weft_lane_tcp_silent_ms(const struct weft_lane *base)
+uint32_t weft_lane_tcp_silent_ms(struct weft_lane *base)
 {
-    const struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
-    struct tcp_info info;
+    struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    struct tcp_info info = {0}; /* older kernels fill less */
     socklen_t len = sizeof(info);
+    uint64_t now_ns = weft_clock_ns(), waited_ms;
     if (lane->source.fd < 0 ||
         getsockopt(lane->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
         return 0;
     }
+    if (info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0) {
+        lane->stuck_ns = 0;
+        return 0;
+    }
+    /* After a rest the last word is old, and no sign of anything. */
+    if (lane->stuck_ns == 0 || lane->stuck_bytes != info.tcpi_bytes_acked) {
+        lane->stuck_ns = now_ns;
+        lane->stuck_bytes = info.tcpi_bytes_acked;
+    }
+    waited_ms = (now_ns - lane->stuck_ns) / WEFT_NS_PER_MS;
     if ((info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 1) {
-        return info.tcpi_last_ack_recv;
+        return waited_ms < info.tcpi_last_ack_recv ? (uint32_t)waited_ms : info.tcpi_last_ack_recv;
     }
     return 0;
 }

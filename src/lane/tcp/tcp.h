@@ -95,6 +95,9 @@ struct weft_lane_tcp {
     bool is_checked;
     size_t queued;
     size_t zerocopy_min; /* SIZE_MAX: never */
+    uint64_t
+        stuck_ns; /* since silent_ms() finds bytes on their way and none acknowledged; 0: not */
+    uint64_t stuck_bytes; /* acknowledged until then */
     uint32_t zero_sent, zero_done;
     struct weft_lane_tcp_post posts[WEFT_LANE_TCP_POSTS];
 
@@ -138,7 +141,7 @@ void weft_lane_tcp_make_ready(struct weft_lane_tcp *lane, uint32_t events);
 extern const struct weft_net_conn_ops weft_lane_tcp_server_ops;
 weft_status_t weft_lane_tcp_open(struct weft_lane_port *base, const struct weft_lane_call *call,
                                  struct weft_lane **lane_p);
-uint32_t weft_lane_tcp_silent_ms(const struct weft_lane *base);
+uint32_t weft_lane_tcp_silent_ms(struct weft_lane *base);
 bool weft_lane_tcp_is_held(const struct weft_lane *base);
 void weft_lane_tcp_close(struct weft_lane *base);
 /* The connection is over; the next poll says so. Lent memory is not touched from now on. */

@@ -272,7 +272,7 @@ static inline void fake_relocate(struct weft_lane *base, void *memory)
     }
 }
 
-static inline uint32_t fake_silent_ms(const struct weft_lane *base)
+static inline uint32_t fake_silent_ms(struct weft_lane *base)
 {
     return fake_of(base)->silent_ms;
 }

@@ -117,7 +117,7 @@ static void play_place(struct weft_lane *lane, const struct weft_slice *slice)
     player_of(lane)->into = slice->data;
 }
 
-static uint32_t play_silent_ms(const struct weft_lane *lane)
+static uint32_t play_silent_ms(struct weft_lane *lane)
 {
     (void)lane;
     return 0;
