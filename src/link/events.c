@@ -49,6 +49,7 @@ static void take_lead(struct weft_link *link, const struct weft_done *done)
         make_stale(link); /* a copy of what is on its way follows */
         link->peer_lead_count = done->frame.seq;
         link->peer_lead = done->lane->slot;
+        link->bundle->told_count = (uint32_t)done->frame.b;
         weft_bundle_told_slow(link->bundle, (uint32_t)done->frame.c);
     }
 }

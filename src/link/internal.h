@@ -81,7 +81,8 @@ struct weft_bundle {
     struct weft_link *link;
     struct weft_list node; /* among all */
     bool is_dialler;
-    uint32_t count; /* slots that were ever used, from 0 */
+    uint32_t count; /* slots that were ever used, from 0; the dialler's: all that there will be */
+    uint32_t told_count; /* by the dialler: how many it has; 0: not yet */
     struct weft_engine_timer tick;
     bool is_dozing;     /* the tick comes late, only to look for lanes to close */
     bool is_asleep;     /* some rest that are to be opened when there is bulk */
