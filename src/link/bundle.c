@@ -173,7 +173,7 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     slot->known_ns = slot->acked_ns = weft_clock_ns();
     slot->is_placing = slot->is_stale = slot->is_asked = false;
     bundle->epoch++;
-    bundle->broken_ns = 0;
+    bundle->broken_ns = bundle->mute_ns = 0;
     bundle->bulk_ns = bundle->opened_ns = weft_clock_ns();
     weft_log(link, INFO, "rank %u by %s, lane %u (%s)", link->peer, nic_of(bundle, slot),
              lane->slot, lane->peer_text);
@@ -319,26 +319,52 @@ static bool is_last_up(const struct weft_bundle *bundle, const struct weft_slot 
     return true;
 }
 
-static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot)
+/* For how long it was silent, if that is too long. The last one has more time, which began when the first of them
+ * fell silent: what those had to bring has come to it only since. 0: it may stay. */
+static uint64_t silent_too_long_ns(const struct weft_bundle *bundle, const struct weft_slot *slot,
+                                   uint64_t now_ns)
+{
+    const int64_t *number = params_of(bundle)->number;
+    uint64_t lane_ns = (uint64_t)number[WEFT_PARAM_LANE_TIMEOUT] * WEFT_NS_PER_MS;
+    uint64_t path_ns = (uint64_t)number[WEFT_PARAM_PATH_TIMEOUT] * WEFT_NS_PER_MS;
+    uint64_t silent_ns = slot->lane->ops->silent_ms(slot->lane) * WEFT_NS_PER_MS;
+    if (!is_last_up(bundle, slot)) {
+        return silent_ns >= lane_ns ? silent_ns : 0;
+    }
+    if (silent_ns >= lane_ns && bundle->mute_ns != 0 && now_ns - bundle->mute_ns > silent_ns) {
+        silent_ns = now_ns - bundle->mute_ns;
+    }
+    return silent_ns >= path_ns ? silent_ns : 0;
+}
+
+static void drop_silent(struct weft_bundle *bundle, struct weft_slot *slot, uint64_t silent_ns,
+                        uint64_t now_ns)
+{
+    bool is_last = is_last_up(bundle, slot);
+    uint64_t since_ns = now_ns - silent_ns;
+    char why[64];
+    snprintf(why, sizeof(why), "nothing acknowledged for %llu ms",
+             (unsigned long long)(silent_ns / WEFT_NS_PER_MS));
+    drop(bundle, slot, why);
+    if (bundle->mute_ns == 0) {
+        bundle->mute_ns = since_ns;
+    }
+    if (is_last) { /* another may have been up in that time, and may be again: the tick decides */
+        bundle->broken_ns = bundle->opened_ns > since_ns ? bundle->opened_ns : since_ns;
+    }
+}
+
+static bool look_at(struct weft_bundle *bundle, struct weft_slot *slot, uint64_t now_ns)
 {
     bool is_lead = slot->lane == bundle->link->lane;
     bool is_busy = slot->flying_count > 0 || (is_lead && bundle->link->keep_len > 0);
-    uint32_t silent_ms = slot->lane->ops->silent_ms(slot->lane);
-    bool is_last = is_last_up(bundle, slot);
-    int64_t limit_ms =
-        params_of(bundle)->number[is_last ? WEFT_PARAM_PATH_TIMEOUT : WEFT_PARAM_LANE_TIMEOUT];
-    char why[64];
-    if (silent_ms >= limit_ms) {
-        snprintf(why, sizeof(why), "nothing acknowledged for %u ms", silent_ms);
-        drop(bundle, slot, why);
-        if (is_last) { /* another may have been up in that time, and may be again: the tick decides */
-            uint64_t since_ns = weft_clock_ns() - silent_ms * WEFT_NS_PER_MS;
-            bundle->broken_ns = bundle->opened_ns > since_ns ? bundle->opened_ns : since_ns;
-        }
+    uint64_t silent_ns = silent_too_long_ns(bundle, slot, now_ns);
+    if (silent_ns > 0) {
+        drop_silent(bundle, slot, silent_ns, now_ns);
         return true;
     }
     weft_chunks_tell(bundle, slot);
-    return is_busy || silent_ms > 0;
+    return is_busy || slot->lane->ops->silent_ms(slot->lane) > 0;
 }
 
 /* Nothing is on its way: only lanes that nobody needs are looked for. */
@@ -373,7 +399,10 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
     for (uint32_t i = 0; i < bundle->count; i++) {
         struct weft_slot *slot = &bundle->slots[i];
         if (slot->state == SLOT_UP && slot->lane != NULL) {
-            is_busy |= look_at(bundle, slot);
+            if (look_at(bundle, slot, now_ns)) {
+                is_busy = true;
+                bundle->stir_ns = now_ns;
+            }
         } else if (slot->state == SLOT_DOWN) {
             is_busy = true;
             tell_down(bundle, slot); /* the word before may have gone by a lane that died too */
@@ -382,6 +411,9 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
             }
         }
         is_busy |= slot->state == SLOT_DIALLING;
+    }
+    if (now_ns - bundle->stir_ns > LATE_NS) {
+        bundle->mute_ns = 0; /* nobody has had anything to say */
     }
     if (bundle->broken_ns != 0 && now_ns - bundle->broken_ns >= limit_ns) {
         weft_link_broke(bundle->link);

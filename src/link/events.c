@@ -49,6 +49,7 @@ static void take_lead(struct weft_link *link, const struct weft_done *done)
         make_stale(link); /* a copy of what is on its way follows */
         link->peer_lead_count = done->frame.seq;
         link->peer_lead = done->lane->slot;
+        link->bundle->told_count = (uint32_t)done->frame.b;
         weft_bundle_told_slow(link->bundle, (uint32_t)done->frame.c);
     }
 }
@@ -221,19 +222,26 @@ static bool link_lost(struct weft_link *link, const struct weft_done *done)
     return true;
 }
 
+/* It is of no use to dial again. Not so where the path went, or this rank gave the lane up for reasons of its own:
+ * memory of one message was wanted back, or there was none. What the link carries for others goes again. */
+static bool is_damage(weft_status_t status)
+{
+    return status != WEFT_ERR_PEER && status != WEFT_ERR_NETWORK && status != WEFT_ERR_ABORTED &&
+           status != WEFT_ERR_MEMORY && status != WEFT_ERR_SYSTEM;
+}
+
 static bool tcp_lost(struct weft_link *link, struct weft_done *done)
 {
     struct weft_bundle *bundle = link->bundle;
     struct weft_slot *slot = weft_slot_of(done->lane);
     bool was_up = link->state == WEFT_LINK_UP;
-    bool is_damage = done->status != WEFT_ERR_PEER && done->status != WEFT_ERR_NETWORK;
     bool is_last;
     if (slot->lane != done->lane) {
         return false;
     }
     is_last = weft_bundle_lost(bundle, slot, done->text);
     weft_link_refuse(link->links, done->lane);
-    if (is_damage || (is_last && (link->is_ended || !link->was_up))) {
+    if (is_damage(done->status) || (is_last && (link->is_ended || !link->was_up))) {
         if (!was_up && !link->is_ended) {
             weft_link_give_up(link);
         }
@@ -325,6 +333,9 @@ static bool filter_frame(struct weft_link *link, struct weft_done *done)
 
 static bool filter_tcp(struct weft_link *link, struct weft_done *done)
 {
+    if (done->kind != WEFT_DONE_SENT) {
+        link->bundle->mute_ns = 0; /* it can be heard */
+    }
     switch (done->kind) {
     case WEFT_DONE_ARRIVED:
     case WEFT_DONE_HEADER:

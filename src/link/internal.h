@@ -83,7 +83,8 @@ struct weft_bundle {
     bool is_dialler;
     uint8_t there[WEFT_WIRE_DIALLING_ADDRESS_MAX]; /* the dialler's: where the peer listens */
     uint32_t there_count;
-    uint32_t count; /* slots that were ever used, from 0 */
+    uint32_t count; /* slots that were ever used, from 0; the dialler's: all that there will be */
+    uint32_t told_count; /* by the dialler: how many it has; 0: not yet */
     struct weft_engine_timer tick;
     bool is_dozing;     /* the tick comes late, only to look for lanes to close */
     bool is_asleep;     /* some rest that are to be opened when there is bulk */
@@ -91,6 +92,9 @@ struct weft_bundle {
     uint64_t tick_ns;   /* the latest */
     uint64_t bulk_ns;   /* when there was some, the latest time */
     uint64_t opened_ns; /* when a slot came up, the latest time */
+    uint64_t
+        mute_ns; /* since then slots were given up for their silence, and nothing came by others; 0: not */
+    uint64_t stir_ns;   /* when a slot had something to bring, or was silent; the latest tick */
     uint64_t broken_ns; /* no slot was up since; 0: one is */
     char broken_text[128];
 

@@ -48,18 +48,29 @@ static bool is_sure(const struct weft_link *link)
     return link->bundle == NULL;
 }
 
+/* Has there been one lane so far? The next moment there may be others. */
+static bool is_single(const struct weft_link *link)
+{
+    return is_sure(link) || link->bundle->count <= 1;
+}
+
 uint32_t weft_link_chunk_max(const struct weft_link *link)
 {
     uint32_t wanted = (uint32_t)link->links->spec.port.params->number[WEFT_PARAM_CHUNK];
     if (is_sure(link)) {
         return link->lane->chunk_max;
     }
-    return wanted > 0 ? wanted : weft_link_is_single(link) ? CHUNK_SINGLE : CHUNK_SEVERAL;
+    return wanted > 0 ? wanted : is_single(link) ? CHUNK_SINGLE : CHUNK_SEVERAL;
 }
 
-bool weft_link_is_single(const struct weft_link *link)
+/* Only who dials knows how many there will be, and says it with its lead. */
+bool weft_link_keeps_order(const struct weft_link *link)
 {
-    return link->bundle == NULL || link->bundle->count <= 1;
+    const struct weft_bundle *bundle = link->bundle;
+    if (bundle == NULL) {
+        return link->lane != NULL;
+    }
+    return (bundle->is_dialler ? bundle->count : bundle->told_count) == 1;
 }
 
 /* ---- down ---- */
@@ -81,6 +92,7 @@ static bool say_lead(struct weft_link *link)
                                          .flags = WEFT_DATA_LEAD,
                                          .seq = link->lead_count,
                                          .a = link->eager_consumed,
+                                         .b = link->bundle->is_dialler ? link->bundle->count : 0,
                                          .c = weft_bundle_slow(link->bundle),
                                          .ack = link->received};
     const struct weft_slice nothing = {0};

@@ -145,8 +145,8 @@ unsigned weft_link_forget(struct weft_link *link, const void *cookie, bool is_th
 unsigned weft_link_forget_landed(struct weft_link *link, const void *cookie, uint32_t number);
 /* Longest piece of bulk. Only when UP. */
 uint32_t weft_link_chunk_max(const struct weft_link *link);
-/* Does bulk keep its order with everything else? */
-bool weft_link_is_single(const struct weft_link *link);
+/* Does bulk keep its order with everything else, also when lanes come and go? */
+bool weft_link_keeps_order(const struct weft_link *link);
 /* The number of the latest piece of bulk; and: has all of the peer's up to a number landed? */
 uint32_t weft_link_chunks_sent(const struct weft_link *link);
 bool weft_link_has_landed(const struct weft_link *link, uint32_t number);

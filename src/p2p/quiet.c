@@ -59,10 +59,12 @@ weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *s
     return status;
 }
 
+/* What comes after the fence may take a lane that is not up yet; so how many are up now says nothing. */
 static bool needs_fence(const struct weft_p2p_peer *peer)
 {
-    return peer->link.state == WEFT_LINK_UP &&
-           ((peer->link.lane->caps & WEFT_LANE_MAPS) != 0 || !weft_link_is_single(&peer->link));
+    const struct weft_lane *lane = peer->link.lane;
+    return !weft_link_keeps_order(&peer->link) ||
+           (lane != NULL && (lane->caps & WEFT_LANE_MAPS) != 0);
 }
 
 /* The next rank from `rank` on that has not confirmed all frames; ranks: none. */
@@ -154,8 +156,8 @@ weft_status_t weft_p2p_quiet(struct weft_p2p_comm *comm)
     return weft_p2p_side_settle(comm, status);
 }
 
-/* Over one lane frames keep their order, and direct writes theirs; only a mixture, and several lanes, need
- * care. */
+/* Over one lane frames keep their order, and direct writes theirs; only a mixture, and lanes that may become several,
+ * need care. */
 weft_status_t weft_p2p_fence(struct weft_p2p_comm *comm)
 {
     weft_status_t status = weft_p2p_side_check(comm);

@@ -127,7 +127,7 @@ static enum weft_p2p_step announce(struct weft_request *request, struct weft_p2p
     frame.a = weft_p2p_next_id(peer);
     /* Over several lanes its chunks could be there first. */
     frame.flags =
-        is_hinted && slice.len == 0 && weft_link_is_single(&peer->link) ? WEFT_DATA_FOLLOWS : 0;
+        is_hinted && slice.len == 0 && weft_link_keeps_order(&peer->link) ? WEFT_DATA_FOLLOWS : 0;
     if (weft_link_send(&peer->link, &frame, &slice, NULL) == WEFT_POST_FULL) {
         if (request->guard != 0) {
             weft_p2p_guard_give(request);

@@ -259,7 +259,8 @@ enum weft_wire_data_type {
                           seq; flags DOWN: that slot is given up, c: its NIC is dead, so are later generations;
                           REST: it is closed for want of work, or (no slot) they are wanted again;
                           END: the link is closed;
-                          LEAD: numbered frames come by this lane from now on, seq counts. A lane's first frame, by its dialler:
+                          LEAD: numbered frames come by this lane from now on, seq counts, b = slots of the dialler, c = those
+                          that are slow. A lane's first frame, by its dialler:
                           tag = slot, seq = generation */
     WEFT_DATA_BYE, /* the communicator is closed here; a = 1: is it closed there (BYE is the answer, when it
                           is); comm 0: nothing is, only say what has come */

@@ -128,6 +128,16 @@ class OneNic(LanesCase):
             self.go_through(job, Break(self.lab, "all", KINDS[i % 3], CHANCE.randrange(4)), True)
         self.finish(job)
 
+    def test_a_nic_that_refuses_every_connection_is_done_without(self):
+        """From the beginning: the first answer of all that are dialled is a refusal."""
+        rule = "table inet refusing { chain input { type filter hook input priority 0; " \
+               "iifname eth1 tcp flags syn reject with tcp reset; }; }"
+        self.lab.host[0].run(["nft", rule])
+        self.addCleanup(self.lab.host[0].run, ["nft", "delete table inet refusing"])
+        job = self.job("long", "put")
+        self.await_bytes([0, 2, 3], "bytes over the others")
+        self.finish(job)
+
 
 if __name__ == "__main__":
     ranks.main()

@@ -152,6 +152,48 @@ static void payloads_are_checked_or_sent_without_a_copy(void **state)
     run_with(PROCESSES, "WEFT_TCP_ZEROCOPY", "4096");
 }
 
+#define MUCH ((size_t)64 << 20)
+
+/* The kernel is reading what is sent when it is wanted back: that takes a connection, and no more. */
+static int abort_another(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    uint8_t *bytes = make_bytes(3, MUCH);
+    weft_comm_t other;
+    weft_request_t request = NULL;
+    uint64_t word = (uint64_t)rank;
+    weft_status_t status;
+    EXPECT_OK(weft_comm_duplicate(comm, &other));
+    EXPECT_OK(weft_send(comm, &word, sizeof(word), 1 - rank, 0, NULL));
+    EXPECT_OK(weft_recv(comm, &word, sizeof(word), 1 - rank, 0, NULL, NULL)); /* there is a link */
+    word = (uint64_t)rank;
+    if (rank == 1) {
+        EXPECT_OK(weft_recv(other, bytes, MUCH, 0, 0, NULL, &request));
+    }
+    EXPECT_OK(weft_control_barrier(comm));
+    if (rank == 0) {
+        EXPECT_OK(weft_send(other, bytes, MUCH, 1, 0, &request));
+        EXPECT_OK(weft_abort(other, "enough"));
+    }
+    status = weft_wait(&request, WAIT_MS);
+    EXPECT(status == WEFT_OK || status == WEFT_ERR_ABORTED); /* it may have been quick */
+    for (int i = 0; i < 20; i++) {
+        EXPECT_OK(weft_send(comm, &word, sizeof(word), 1 - rank, i, NULL));
+        EXPECT_OK(weft_recv(comm, &word, sizeof(word), 1 - rank, i, NULL, NULL));
+    }
+    EXPECT(word == (uint64_t)rank);
+    EXPECT_OK(weft_comm_status(comm));
+    EXPECT_OK(weft_comm_close(other));
+    free(bytes);
+    return 0;
+}
+
+static void what_is_sent_without_a_copy_is_given_up_without_the_link(void **state)
+{
+    (void)state;
+    setenv("WEFT_TCP_ZEROCOPY", "64K", 1);
+    run_ways(TCP_PROCESSES, 2, abort_another);
+}
+
 static void waiting_ranks_sleep_at_once(void **state)
 {
     (void)state;
@@ -168,6 +210,7 @@ int main(void)
         cmocka_unit_test(memory_is_read_straight_or_never),
         cmocka_unit_test(the_pool_is_small_or_large),
         cmocka_unit_test(payloads_are_checked_or_sent_without_a_copy),
+        cmocka_unit_test(what_is_sent_without_a_copy_is_given_up_without_the_link),
         cmocka_unit_test(waiting_ranks_sleep_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, forget_settings);

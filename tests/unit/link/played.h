@@ -27,6 +27,7 @@ struct player {
     unsigned places;
     void *into; /* of the latest place() */
     bool is_closed;
+    unsigned opens, closes; /* the place is used again for the slot's next one */
 };
 
 static struct stage {
@@ -99,7 +100,9 @@ static weft_status_t play_open(struct weft_lane_port *port, const struct weft_la
                                        .port = port,
                                        .peer = 1,
                                        .slot = lane->slot,
-                                       .generation = lane->generation}};
+                                       .generation = lane->generation},
+                              .opens = player->opens + 1,
+                              .closes = player->closes};
     *lane_p = &player->lane;
     return WEFT_OK;
 }
@@ -140,8 +143,11 @@ static uint32_t play_silent_ms(struct weft_lane *lane)
 
 static void play_close(struct weft_lane *lane)
 {
-    assert_false(player_of(lane)->is_closed); /* once: then it is gone */
     player_of(lane)->is_closed = true;
+    player_of(lane)->closes++;
+    /* once: then it is gone; a peer's was not opened by us */
+    assert_true(player_of(lane)->closes <=
+                (player_of(lane)->opens > 0 ? player_of(lane)->opens : 1));
 }
 
 const struct weft_lane_ops weft_lane_shm = {.name = "played", .port_close = play_port_close};

@@ -175,6 +175,76 @@ static void a_link_lives_on_while_lanes_come_up(void **state)
     pair_down(&pair);
 }
 
+/* Two lanes were given up for their silence, six seconds ago. */
+static void fall_silent(struct pair *pair)
+{
+    struct end *end = &pair->end[1];
+    pair_up(pair, 2);
+    lane_of(end, 0)->silent_ms = lane_of(end, 1)->silent_ms = 500;
+    tick(end);
+    assert_int_equal(slot_at(end, 1)->state, SLOT_DOWN);
+    assert_int_equal(slot_at(end, 2)->state, SLOT_UP);
+    end->link.bundle->mute_ns -= 6 * UINT64_C(1000000000);
+    end->link.bundle->opened_ns -= 6 * UINT64_C(1000000000);
+}
+
+static void the_time_of_the_last_one_began_when_the_first_fell_silent(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    (void)state;
+    fall_silent(&pair);
+    lane_of(end, 2)->silent_ms = 499; /* it may have been resting all the time */
+    tick(end);
+    assert_int_equal(slot_at(end, 2)->state, SLOT_UP);
+    lane_of(end, 2)->silent_ms = 500;
+    tick(end);
+    take(end);
+    assert_int_equal(end->lost, 1);
+    pair_down(&pair);
+}
+
+static void it_begins_anew_when_anything_came_since(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    (void)state;
+    fall_silent(&pair);
+    assert_true(say(end));
+    take(&pair.end[0]);
+    while (each_lane(&pair.end[0], move) + take(&pair.end[0]) > 0) {
+    }
+    tick(&pair.end[0]); /* tells that it came */
+    fake_arrive(lane_of(end, 2));
+    take(end);
+    lane_of(end, 2)->silent_ms = 500;
+    tick(end);
+    take(end);
+    assert_int_equal(end->lost, 0);
+    assert_int_equal(slot_at(end, 2)->state, SLOT_UP);
+    lane_of(end, 2)->silent_ms = 0;
+    settle(&pair);
+    pair_down(&pair);
+}
+
+static void it_begins_anew_when_nobody_had_anything_to_say(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    (void)state;
+    fall_silent(&pair);
+    end->link.bundle->stir_ns -= 2 * UINT64_C(1000000000);
+    tick(end);
+    lane_of(end, 2)->silent_ms = 500;
+    tick(end);
+    take(end);
+    assert_int_equal(end->lost, 0);
+    assert_int_equal(slot_at(end, 2)->state, SLOT_UP);
+    lane_of(end, 2)->silent_ms = 0;
+    settle(&pair);
+    pair_down(&pair);
+}
+
 /* They were down for so long that the pauses have grown. */
 static void nobody_pauses_when_nothing_gets_through(void **state)
 {
@@ -276,6 +346,9 @@ int main(void)
         cmocka_unit_test(what_the_peer_gave_up_is_given_up_if_it_is_the_same_connection),
         cmocka_unit_test(a_silent_lane_is_given_up_but_the_last_one_is_kept),
         cmocka_unit_test(a_link_lives_on_while_lanes_come_up),
+        cmocka_unit_test(the_time_of_the_last_one_began_when_the_first_fell_silent),
+        cmocka_unit_test(it_begins_anew_when_anything_came_since),
+        cmocka_unit_test(it_begins_anew_when_nobody_had_anything_to_say),
         cmocka_unit_test(nobody_pauses_when_nothing_gets_through),
         cmocka_unit_test(a_nic_without_carrier_takes_all_its_lanes_along),
         cmocka_unit_test(the_warning_of_the_last_lane_names_no_others),

@@ -171,6 +171,44 @@ static void when_all_that_were_dialled_are_refused_the_link_is_lost(void **state
     assert_int_equal(stage.link.state, WEFT_LINK_DOWN);
 }
 
+/* Memory of one message was wanted back in the middle of it. */
+static void what_we_give_up_ourselves_is_no_error_and_is_dialled_again(void **state)
+{
+    (void)state;
+    is_open(0);
+    is_open(1);
+    poll();
+    is_lost(0, WEFT_ERR_ABORTED);
+    poll();
+    assert_int_equal(stage.count, 0);
+    assert_int_equal(state_of(0), SLOT_DOWN);
+    assert_ptr_equal(stage.link.lane, &stage.player[1].lane);
+    is_lost(1, WEFT_ERR_MEMORY);
+    is_lost(2, WEFT_ERR_SYSTEM);
+    poll();
+    assert_int_equal(stage.count, 0);
+    assert_int_equal(stage.link.state, WEFT_LINK_CALLING);
+    poll(); /* they are closed */
+    stage.link.bundle->tick.fire(&stage.link.bundle->tick, weft_clock_ns());
+    assert_int_equal(state_of(1), SLOT_DIALLING);
+    is_open(1);
+    poll();
+    assert_int_equal(stage.link.state, WEFT_LINK_UP);
+}
+
+static void damage_is_the_end_whatever_is_left(void **state)
+{
+    (void)state;
+    is_open(0);
+    is_open(1);
+    poll();
+    is_lost(0, WEFT_ERR_PROTOCOL);
+    poll();
+    assert_int_equal(stage.count, 1);
+    assert_saw(0, WEFT_DONE_LOST, 0);
+    assert_int_equal(stage.link.state, WEFT_LINK_DOWN);
+}
+
 static void one_that_opens_when_the_link_is_over_is_closed_once(void **state)
 {
     (void)state;
@@ -200,6 +238,8 @@ int main(void)
         TEST_DIALLER(what_was_dialled_since_the_peers_nic_died_is_down),
         TEST_DIALLER(one_that_is_refused_is_no_error_while_others_are_dialled),
         TEST_DIALLER(when_all_that_were_dialled_are_refused_the_link_is_lost),
+        TEST_DIALLER(what_we_give_up_ourselves_is_no_error_and_is_dialled_again),
+        TEST_DIALLER(damage_is_the_end_whatever_is_left),
         TEST_DIALLER(one_that_opens_when_the_link_is_over_is_closed_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

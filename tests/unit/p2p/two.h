@@ -92,15 +92,20 @@ static inline void redial(struct rank *rank)
     }
 }
 
-/* All that is on its way arrives, and what is down comes up. */
-static inline void settle_two(struct two *two)
+static inline bool connect_lane_0(struct fake_lane *fake)
+{
+    return fake->lane.slot == 0 && fake_connect(fake);
+}
+
+/* All that is on its way arrives; what was dialled comes up if `connect` says so. */
+static inline void settle_lanes(struct two *two, bool (*connect)(struct fake_lane *))
 {
     unsigned idle = 0;
     for (int i = 0; i < 5000 && idle < 4; i++) {
         unsigned moved = 0;
         for (int k = 0; k < 2; k++) {
             struct rank *rank = &two->rank[k];
-            moved += each_lane(&rank->end, fake_connect);
+            moved += each_lane(&rank->end, connect);
             poll_rank(rank);
             moved += each_lane(&rank->end, two_move);
             poll_rank(rank);
@@ -112,6 +117,12 @@ static inline void settle_two(struct two *two)
         }
     }
     assert_int_equal(idle, 4);
+}
+
+/* … and whatever is down comes up. */
+static inline void settle_two(struct two *two)
+{
+    settle_lanes(two, fake_connect);
 }
 
 static inline void rank_open(struct two *two, uint32_t number, uint32_t nics)
@@ -140,16 +151,22 @@ static inline void rank_open(struct two *two, uint32_t number, uint32_t nics)
     assert_int_equal(weft_p2p_comm_open(rank->p2p, DUP, number, 2, NULL, &rank->dup), WEFT_OK);
 }
 
-/* Both links are up over all lanes. */
-static inline void two_open(struct two *two, uint32_t nics)
+static inline void two_open_lanes(struct two *two, uint32_t nics,
+                                  bool (*connect)(struct fake_lane *))
 {
     memset(two, 0, sizeof(*two));
     weft_log_configure("off");
     rank_open(two, 0, nics);
     rank_open(two, 1, nics);
     weft_link_want(link_of(&two->rank[0]));
-    settle_two(two);
+    settle_lanes(two, connect);
     assert_int_equal(link_of(&two->rank[0])->state, WEFT_LINK_UP);
+}
+
+/* Both links are up over all lanes. */
+static inline void two_open(struct two *two, uint32_t nics)
+{
+    two_open_lanes(two, nics, fake_connect);
 }
 
 /* Whoever still has something on its way has ended before, or nobody would take it. */
