@@ -97,7 +97,7 @@ static weft_status_t memory_open(bool is_private, void **memory_p)
 }
 
 static int give_up_and_free(weft_comm_t comm, struct harness_shared *shared,
-                            const struct plan *plan, void *memory)
+                            const struct plan *plan, void *memory, const weft_mem_t *mine)
 {
     enum deed deed = plan->deed;
     weft_request_t request = NULL;
@@ -117,6 +117,8 @@ static int give_up_and_free(weft_comm_t comm, struct harness_shared *shared,
     if (plan->is_private) {
         munmap(memory, LEN);
     } else {
+        weft_mem_deregister(comm,
+                            mine); /* else it is not freed: who has not heard yet may write there */
         weft_free(memory);
     }
     harness_wait_for(&shared->word[ENDED], 1, MESSAGES_WAIT_MS);
@@ -141,7 +143,7 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     result = rank == 0 ? copy_until_it_fails(comm, shared, plan->deed, &mem[1])
-                       : give_up_and_free(comm, shared, plan, memory);
+                       : give_up_and_free(comm, shared, plan, memory, &mine);
     weft_comm_close(comm);
     return result;
 }
