@@ -199,6 +199,9 @@ bool weft_exec_is_drained(struct weft_exec_run *run);
 void weft_exec_show_buffers(struct weft_exec_run *run);
 /* All have shown theirs: is everything there that a mapped plan touches? */
 bool weft_exec_can_map(const struct weft_exec_run *run);
+/* Has it shown them from this process? A pid alone says nothing: containers count their own. It tells apart
+ * what was cloned without a word to us. */
+bool weft_exec_is_here(const struct weft_exec_run *run, uint32_t rank);
 /* Everybody's buffers, in exec->views; false: the run has failed. */
 bool weft_exec_map(struct weft_exec_run *run);
 void weft_exec_unmap(struct weft_exec_run *run);

@@ -103,10 +103,10 @@ static weft_status_t map(struct weft_exec_run *run, uint32_t rank,
     return status;
 }
 
-/* A pid alone says nothing: containers count their own. It tells apart what was cloned without a word to us. */
-static bool is_here(const struct weft_exec *exec, const struct weft_board_descriptor *buffers)
+bool weft_exec_is_here(const struct weft_exec_run *run, uint32_t rank)
 {
-    return buffers->process == exec->process && buffers->pid == exec->pid;
+    const struct weft_board_descriptor *buffers = &weft_board_line(run->board, rank)->buffers;
+    return buffers->process == run->exec->process && buffers->pid == run->exec->pid;
 }
 
 static weft_status_t map_rank(struct weft_exec_run *run, uint32_t rank)
@@ -119,7 +119,7 @@ static weft_status_t map_rank(struct weft_exec_run *run, uint32_t rank)
     weft_status_t status = WEFT_OK;
     if (extent.in > 0 && buffers->in_region == 0) {
         view->in = weft_mem_there(buffers->in_offset);
-        view->pid = is_here(run->exec, buffers) ? 0 : buffers->pid;
+        view->pid = weft_exec_is_here(run, rank) ? 0 : buffers->pid;
     } else if (extent.in > 0) {
         status = map(run, rank, &in, &view->in, &view->held[0]);
     }

@@ -42,12 +42,6 @@ static uint32_t find_writer(const struct weft_exec_run *run)
     return board->rank;
 }
 
-/* A thread of this process runs, or nobody does. */
-static bool can_be_stopped(const struct weft_exec_run *run, uint32_t rank)
-{
-    return weft_board_line(run->board, rank)->buffers.pid != run->exec->pid;
-}
-
 static void leave_pages(const struct weft_exec_run *run, uint32_t rank)
 {
     const struct weft_exec_data *data = run->binding.data;
@@ -70,9 +64,10 @@ bool weft_exec_withdraw(struct weft_exec_run *run)
     if (rank == board->rank) {
         return true;
     }
+    /* Nobody stops a thread of this process alone. */
     now_ns = weft_clock_ns();
     run->withdrawn_ns = run->withdrawn_ns == 0 ? now_ns : run->withdrawn_ns;
-    if (now_ns - run->withdrawn_ns > LINGER_NS && can_be_stopped(run, rank)) {
+    if (now_ns - run->withdrawn_ns > LINGER_NS && !weft_exec_is_here(run, rank)) {
         leave_pages(run, rank);
         return true;
     }
