@@ -47,9 +47,20 @@ struct lateness {
     const struct weft_comm_note *note; /* of the call */
     const uint32_t *ranks;             /* who is missing, the first NAMED of them */
     uint32_t count;
-    bool has_entered; /* the first of them */
+    bool has_entered, is_silent;         /* the first of them */
+    const struct weft_comm_note *latest; /* its latest call; NULL: not known, or of no interest */
     uint64_t timeout_ms;
 };
+
+/* " has not …" */
+static const char *print_lack(const struct lateness *late)
+{
+    bool is_one = late->count == 1;
+    return late->has_entered ? (is_one ? "done its part of" : "done their parts of")
+           : late->is_silent ? (is_one ? "answered, and is not known to be in"
+                                       : "answered, and are not known to be in")
+                             : "entered";
+}
 
 static void print_late(const struct weft_collectives *it, const struct lateness *late, char *text)
 {
@@ -61,11 +72,13 @@ static void print_late(const struct weft_collectives *it, const struct lateness 
                  (unsigned long long)late->timeout_ms);
         return;
     }
-    snprintf(text + len, TEXT_LEN - len, " %s not %s %s within %llu ms",
-             late->count == 1 ? "has" : "have",
-             late->has_entered ? (late->count == 1 ? "done its part of" : "done their parts of")
-                               : "entered",
-             call, (unsigned long long)late->timeout_ms);
+    len += (size_t)snprintf(text + len, TEXT_LEN - len, " %s not %s %s within %llu ms",
+                            late->count == 1 ? "has" : "have", print_lack(late), call,
+                            (unsigned long long)late->timeout_ms);
+    if (late->latest != NULL && len < TEXT_LEN) {
+        weft_comm_print_call(late->latest, call, sizeof(call));
+        snprintf(text + len, TEXT_LEN - len, "; its latest call was %s", call);
+    }
 }
 
 /* Has it ever said that it is in the call? */
@@ -77,11 +90,14 @@ static bool has_entered(const struct weft_collectives *it, uint32_t rank)
                                   : report->is_there && report->note.number >= number;
 }
 
-/* And now again? */
+static bool has_answered(const struct weft_collectives *it, uint32_t rank)
+{
+    return rank == it->comm->rank || it->reports[rank].inquiry == it->inquiry.number;
+}
+
 static bool has_come(const struct weft_collectives *it, uint32_t rank)
 {
-    return has_entered(it, rank) &&
-           (rank == it->comm->rank || it->reports[rank].inquiry == it->inquiry.number);
+    return has_entered(it, rank) && has_answered(it, rank);
 }
 
 static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -107,6 +123,10 @@ static void end_inquiry(struct weft_engine_timer *timer, uint64_t now_ns)
     }
     late.count = count;
     late.has_entered = count > 0 && has_entered(it, absent[0]);
+    late.is_silent = count > 0 && !has_answered(it, absent[0]);
+    if (count == 1 && !late.has_entered && !late.is_silent && absent[0] != it->comm->rank) {
+        late.latest = &it->reports[absent[0]].note;
+    }
     print_late(it, &late, text);
     weft_comm_report_failure(it, WEFT_ERR_TIMEOUT, count > 0 ? absent[0] : WEFT_WIRE_NO_RANK, text,
                              false);

@@ -263,6 +263,7 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
                  (unsigned long long)calling->came, (unsigned long long)calling->expected);
         name_mismatch(it, me, them, more);
     } else if (calling->about == WEFT_CALLING_WHERE) {
+        own = own != NULL ? own : own_note(it, atomic_load(&it->number) - 1); /* how far we are */
         if (own != NULL) {
             const struct weft_wire_calling here =
                 weft_comm_calling_of(it, own, WEFT_CALLING_REPORT);

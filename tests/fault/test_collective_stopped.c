@@ -225,6 +225,14 @@ static void check_timeout(struct harness *harness, const struct plan *plan, int 
             fail_msg("%s: rank %d does not hear of rank %d: %s", what, rank, missing, result->text);
         }
     }
+    /* Who is awake says where it is; of whom nobody hears, nobody says that it has not come. */
+    if (plan->missing > 1 && strstr(result->text, " has not ") != NULL) {
+        bool is_told = strstr(result->text, "has not entered") != NULL;
+        if (is_told != plan->is_absent ||
+            (is_told && strstr(result->text, "its latest call was barrier #") == NULL)) {
+            fail_msg("%s: rank %d hears %s", what, rank, result->text);
+        }
+    }
     if (late_ns < -(int64_t)(JOB_MS_NS * SLACK_MS) ||
         late_ns > (int64_t)(JOB_MS_NS * SLACK_MS * JOB_SLOWNESS)) {
         fail_msg("%s: rank %d returned %.3f s off the deadline", what, rank, (double)late_ns / 1e9);
