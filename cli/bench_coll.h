@@ -53,6 +53,8 @@ void weft_bench_coll_plan(const struct coll_arguments *arguments, int ranks, boo
                           struct coll_plan *plan_p);
 bool weft_bench_coll_has_root(weft_coll_t coll);
 bool weft_bench_coll_reduces(weft_coll_t coll);
+/* Does the root turn, so that no rank runs ahead? A given one stays. */
+bool weft_bench_coll_turns(const struct coll_arguments *arguments);
 /* Is each rank's part of the buffer one n-th of it? */
 bool weft_bench_coll_is_cut(weft_coll_t coll);
 /* What becomes of algbw to be busbw; NaN: barrier. */

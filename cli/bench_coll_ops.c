@@ -95,18 +95,11 @@ static weft_status_t call_plain(weft_comm_t comm, const weft_call_t *call)
     return WEFT_ERR_INVALID;
 }
 
-/* broadcast and reduce turn, so that no rank runs ahead; a given root stays. */
-static bool does_turn(const struct coll_arguments *arguments)
-{
-    return arguments->root < 0 &&
-           (arguments->coll == WEFT_BROADCAST || arguments->coll == WEFT_REDUCE);
-}
-
 weft_status_t weft_bench_coll_run(struct coll_rank *rank, const struct coll_cell *cell, int count,
                                   uint64_t *ticks)
 {
     const struct coll_arguments *arguments = rank->plan->arguments;
-    bool is_turning = does_turn(arguments);
+    bool is_turning = weft_bench_coll_turns(arguments);
     bool is_plain = cell->algo == NULL && arguments->redop != WEFT_SCALED;
     weft_call_t call = WEFT_CALL_INIT;
     call.coll = arguments->coll;

@@ -94,6 +94,12 @@ double weft_bench_coll_wire_bytes(weft_coll_t coll, int ranks, size_t bytes)
 
 /* ---- how often ---- */
 
+bool weft_bench_coll_turns(const struct coll_arguments *arguments)
+{
+    return arguments->root < 0 &&
+           (arguments->coll == WEFT_BROADCAST || arguments->coll == WEFT_REDUCE);
+}
+
 static int clamp(double value, int least, int most)
 {
     return value < least ? least : value > most ? most : (int)value;

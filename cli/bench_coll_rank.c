@@ -124,6 +124,9 @@ static bool warm_up(struct coll_rank *rank, const struct coll_cell *cell, double
     if (asked > 0) {
         return time_agreed(rank, cell, (int)asked, seconds_p);
     }
+    if (weft_bench_coll_turns(rank->plan->arguments) && count < rank->plan->ranks) {
+        count = rank->plan->ranks; /* every root */
+    }
     *seconds_p = INFINITY;
     for (int tries = 0; count > 0; tries++) {
         double seconds = 0;

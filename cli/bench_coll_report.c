@@ -96,9 +96,8 @@ static void print_line(const struct coll_arguments *arguments, const struct coll
 {
     const struct coll_row *row = out != NULL ? out : in;
     char size[24], root[16] = "-";
-    bool is_turning = arguments->coll == WEFT_BROADCAST || arguments->coll == WEFT_REDUCE;
     if (weft_bench_coll_has_root(arguments->coll)) {
-        bool is_all = arguments->root < 0 && is_turning;
+        bool is_all = weft_bench_coll_turns(arguments);
         snprintf(root, sizeof(root), is_all ? "all" : "%d",
                  arguments->root > 0 ? (int)arguments->root : 0);
     }

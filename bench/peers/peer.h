@@ -219,6 +219,9 @@ static double peer_estimate(const struct peer_cell *cell)
 {
     double best = 1e9;
     int count = cell->whole * sizeof(float) >= PEER_ONCE_BYTES ? 1 : PEER_ITERS_MIN;
+    if (cell->op->kind == PEER_BROADCAST && count < peer.ranks) {
+        count = peer.ranks; /* every root */
+    }
     for (int tries = 0;; tries++) {
         uint64_t *sample = &peer.shared->sample_ps[tries];
         peer_batch(cell, count, sample);

@@ -82,6 +82,7 @@ struct weft_exec_pace {
 #define WEFT_EXEC_WAY_LENS 48
 struct weft_exec_way {
     uint32_t count;  /* of operations */
+    uint32_t next;   /* when the other way is tried again */
     uint32_t chosen; /* the latest one's way: through slots, by CMA */
     uint32_t trial;  /* operations in a row by it */
     double ns[2];    /* what one takes by either way; 0: not known */

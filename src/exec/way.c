@@ -11,11 +11,11 @@ enum { BY_SLOTS, BY_CMA };
 
 #define LONG_LEN ((size_t)16 << 20) /* all ranks together: one such operation says enough */
 #define TRIAL 3 /* operations in a row by the way that is tried; the first one does not count */
-#define TRY_EVERY 64      /* operations between two trials, … */
-#define TRY_FAR_EVERY 256 /* … or if the other way is far behind */
-#define FAR 2
-#define WEIGHT 0.1 /* of the latest operation, … */
-#define HELD_UP 3  /* … which counts so many times the usual at most: a rank may have been late */
+#define TRY_EVERY 64   /* operations between two trials of a way that is about as fast, … */
+#define TRY_RARELY 16  /* … so many times more for each time that it takes longer, … */
+#define TRY_LEAST 1024 /* … at most, and of long operations a quarter of it */
+#define WEIGHT 0.1     /* of the latest operation, … */
+#define HELD_UP 3 /* … which counts so many times the usual at most: a rank may have been late */
 
 static struct weft_exec_way *find(const struct weft_exec_run *run)
 {
@@ -32,18 +32,30 @@ static uint32_t trial_of(const struct weft_exec_run *run)
                                                                                             : 1;
 }
 
+/* Trials of what takes twice as long cost no more in all than of what takes as long. */
+static uint32_t pause_of(double times, uint32_t trial)
+{
+    double most = trial > 1 ? TRY_LEAST : TRY_LEAST / 4;
+    double pause = TRY_EVERY * (1 + TRY_RARELY * (times - 1));
+    return (uint32_t)(pause < most ? pause : most);
+}
+
 /* At first both are tried, then the one that seemed slower now and then. */
-static uint32_t choose(const struct weft_exec_way *way, uint32_t trial)
+static uint32_t choose(struct weft_exec_way *way, uint32_t trial)
 {
     uint32_t best = way->ns[BY_CMA] < way->ns[BY_SLOTS] ? BY_CMA : BY_SLOTS;
-    bool is_far = way->ns[1 - best] > FAR * way->ns[best];
     if (way->count < 2 * trial) {
+        way->next = way->count + TRY_EVERY;
         return way->count < trial ? BY_SLOTS : BY_CMA;
     }
     if (way->chosen != best && way->trial < trial) {
         return way->chosen;
     }
-    return way->count % (is_far ? TRY_FAR_EVERY : TRY_EVERY) == 0 ? 1 - best : best;
+    if ((int32_t)(way->count - way->next) < 0) {
+        return best;
+    }
+    way->next = way->count + pause_of(way->ns[1 - best] / way->ns[best], trial);
+    return 1 - best;
 }
 
 bool weft_exec_way_begin(struct weft_exec_run *run)

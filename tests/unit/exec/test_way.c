@@ -136,7 +136,8 @@ static void the_faster_one_is_taken(void **state)
     (void)state;
     expect_share(SHORT, 10, 11, 2560 / 64 * 3);
     expect_share(SHORT, 11, 10, 2560 / 64 * 3);
-    expect_share(SHORT, 10, 30, 2560 / 256 * 3); /* more rarely what is far behind */
+    expect_share(SHORT, 10, 15, 2560 / 576 * 3); /* more rarely what is further behind */
+    expect_share(SHORT, 10, 30, 2560 / 1024 * 3 + 3);
     expect_share(SHORT, 30, 10, 2560 / 256 * 3);
     expect_share(LONG, 1000, 1100, 2560 / 64);
     expect_share(LONG, 1100, 1000, 2560 / 64);
@@ -212,9 +213,9 @@ static void a_way_that_becomes_slow_is_left(void **state)
         assert_true(count_until(&bench, false, 20) <= 20);
         assert_true(do_many(&bench, 2560) <= 2560 / 64 * 3);
         set_us(&bench, 20, 10); /* and the other one, when it is fast again */
-        assert_true(count_until(&bench, true, 20) <= 256 + 3);
+        assert_true(count_until(&bench, true, 20) <= (lens[i] == LONG ? 256 : 1024) + 3);
         set_us(&bench, 8, 10); /* also if only the other one changes */
-        assert_true(count_until(&bench, false, 20) <= 256 + 3);
+        assert_true(count_until(&bench, false, 20) <= 1024 + 3);
         close_bench(&bench);
     }
 }
