@@ -464,7 +464,7 @@ void weft_p2p_chunk_landed(struct weft_request *request, size_t len);
  * are taken back and no others. Nobody counts them, so nothing need be read through it: it may outlive the member. */
 static inline void *weft_p2p_puts_cookie(const struct weft_p2p_member *member)
 {
-    return (void *)((uintptr_t)member | 1);
+    return (uint8_t *)member + 1; /* no object of ours begins there */
 }
 static inline bool weft_p2p_is_puts_cookie(const void *cookie)
 {

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", weft_error_text());
         return 1;
     }
-    result = run(comm, rank, argc > 1 ? atoi(argv[1]) : 0, &shared);
+    result = run(comm, rank, argc > 1 ? (int)strtol(argv[1], NULL, 10) : 0, &shared);
     weft_comm_close(comm);
     return result == 0 ? 0 : 1;
 }

@@ -91,8 +91,7 @@ static int run_many(weft_comm_t comm, int rank, struct harness_shared *shared)
     (void)shared;
     for (size_t i = 0; i < LENS(dtypes); i++) {
         size_t len = COUNT * weft_dtype_size(dtypes[i]);
-        uint8_t *in = calloc(1, len), *out = malloc(len);
-        EXPECT(in != NULL && out != NULL);
+        uint8_t *in = allocate(len), *out = allocate(len);
         for (size_t k = 0; k < COUNT; k += 100) {
             double value = rank == (int)(k / 100 % 65) ? 2 : 0;
             values_store(dtypes[i], values_encode(dtypes[i], value), in + k * len / COUNT);

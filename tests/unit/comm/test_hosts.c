@@ -44,7 +44,9 @@ static void check(const struct job *job, uint32_t ranks, bool is_even)
     bool found = !is_even;
 
     compared = 0;
-    assert_true(first != NULL && index != NULL && firsts != NULL && counts != NULL);
+    if (first == NULL || index == NULL || firsts == NULL || counts == NULL) {
+        abort();
+    }
     assert_int_equal(weft_comm_number_hosts(&places, first, index, &found), WEFT_OK);
     for (uint32_t rank = 0; rank < ranks; rank++) {
         uint32_t host = host_of(job, rank);
@@ -77,7 +79,7 @@ static void many_hosts_take_no_longer_for_each_rank(void **state)
     for (unsigned i = 0; i < 2; i++) {
         struct job job = {.hosts = 12500, .each = 8, .is_by_turns = i == 1};
         check(&job, 100000, true);
-        assert_true(compared < 4 * 100000);
+        assert_true(compared < 400000);
     }
 }
 

@@ -20,6 +20,7 @@ static uint64_t passed_ms; /* since the clock stands */
 static bool is_played;
 
 /* Instead of libc's. */
+/* NOLINTNEXTLINE(readability-inconsistent-*) */
 int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict len)
 {
     if (!is_played || level != IPPROTO_TCP || name != TCP_INFO) {
@@ -29,7 +30,7 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
     return 0;
 }
 
-int clock_gettime(clockid_t clock, struct timespec *time)
+int clock_gettime(clockid_t clock, struct timespec *time) /* NOLINT(readability-inconsistent-*) */
 {
     if (!is_played) {
         return (int)syscall(SYS_clock_gettime, clock, time);

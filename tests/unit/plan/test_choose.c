@@ -338,9 +338,9 @@ static void lengths_that_not_all_ranks_know_do_not_choose(void **state)
         weft_plan_ask_lengths(&ask, 0, true);
         assert_true(ask.is_private && !ask.is_equal);
         assert_int_equal(weft_plan_predict(&facts, &ask, &empty, &first_s), WEFT_OK);
-        for (double bytes = 100; bytes < 1e9; bytes *= 10) {
+        for (uint64_t bytes = 100; bytes < 1000000000; bytes *= 10) {
             struct weft_plan_choice choice;
-            weft_plan_ask_lengths(&ask, bytes, true);
+            weft_plan_ask_lengths(&ask, (double)bytes, true);
             assert_int_equal(weft_plan_predict(&facts, &ask, &plan, &time_s), WEFT_OK);
             assert_ptr_equal(plan.builder, empty.builder);
             assert_int_equal(plan.segments, empty.segments);
