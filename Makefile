@@ -4,11 +4,11 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 NINJA_JOBS := $(if $(JOBS),-j$(JOBS))
 
-.PHONY: help demo build test check-all lint format bench compare compare-p2p compare-lanes install clean
+.PHONY: help demo build test test-sanitized check-all lint format bench compare compare-p2p compare-lanes install clean
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 demo: build ## install what is missing, build, and sweep an allreduce of 8 ranks (seconds)
 	build/weft bench allreduce -n 8 -b 8 -e 16M -f 8 --report build/demo.html
@@ -21,9 +21,13 @@ build: ## leave build/weft and build/libweft.so
 	@ln -sfn release/lib/libweft.so build/libweft.so
 	@ln -sfn libweft.so build/libweft.so.0
 
-test: ## install what the tests need, build, run the whole suite (about 8 minutes on two cores)
+test: ## install what the tests need, build, run the suite (about 6 minutes on two cores)
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
 	@scripts/test.sh
+
+test-sanitized: ## the quick tests under asan, ubsan and tsan, and every fuzz target for a moment (minutes)
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
+	@scripts/test.sh --sanitized
 
 check-all: ## everything, in all presets and at full length (hours); FUZZ_SECONDS= shortens it
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt scripts/deps-check.txt

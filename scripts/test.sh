@@ -1,10 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The suite: the release tree's ctest, in which format, layers, the sanitizer subsets, the fuzz targets and
-# the installation are tests like any other. Its closing lines are the verdict.
+# The suite: the release tree's ctest, in which format, layers and the installation are tests like any other. Its
+# closing lines are the verdict. With --sanitized, instead, what needs builds of its own: the sanitizers over the
+# quick tests, and every fuzz target for a moment.
 set -eu
 cd "$(dirname "$0")/.."
 
+which='-LE long|sanitized'
+if [ "${1:-}" = --sanitized ]; then
+    which='-L sanitized'
+    shift
+fi
 cmake --preset release -DWEFT_TESTS=ON >/dev/null
 cmake --build --preset release
-exec ctest --preset release -LE long -j "${JOBS:-2}" "$@"
+# shellcheck disable=SC2086 # an option and its value
+exec ctest --preset release $which -j "${JOBS:-2}" "$@"

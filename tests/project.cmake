@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of the project rather than of one build: lint, layers, installation, and the fast part of the
-# other presets. They run in the release tree, so that one ctest run is the whole verdict.
+# other presets. They run in the release tree, so that no other preset is needed for a verdict.
 if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
     return()
 endif()
@@ -15,9 +15,11 @@ weft_project_test(lint.format 60 scripts/lint.sh format)
 weft_project_test(lint.layers 60 scripts/lint.sh layers)
 weft_project_test(lint.layers_self_test 60 scripts/layers.py --self-test)
 weft_project_test(install.consumer 60 scripts/consumer.sh ${PROJECT_BINARY_DIR} ${PROJECT_VERSION})
-# Where bytes of others are read, and where threads meet; check-all runs everything under both.
-weft_project_test(asan.subset 240 scripts/sanitize.sh asan
+# Where bytes of others are read, and where threads meet; check-all runs everything under both. Builds of their
+# own take minutes, so `make test` leaves them to `make test-sanitized`.
+weft_project_test(asan.subset 600 scripts/sanitize.sh asan
     "unit\\.(wire|net|lane|link|mem|p2p|exec|api)\\.|fault\\.message_(abort|handles)")
-weft_project_test(tsan.subset 240 scripts/sanitize.sh tsan
+weft_project_test(tsan.subset 600 scripts/sanitize.sh tsan
     "unit\\.(engine|api|lane)\\.|fault\\.(abort|message_abort)")
-weft_project_test(fuzz.smoke 180 scripts/fuzz.sh 2)
+weft_project_test(fuzz.smoke 300 scripts/fuzz.sh 2)
+set_tests_properties(asan.subset tsan.subset fuzz.smoke PROPERTIES LABELS "project;sanitized")
