@@ -395,7 +395,8 @@ size_t weft_dtype_size(weft_dtype_t dtype);
  * Every rank of the communicator makes the same calls in the same order, with the same count, dtype, op
  * and root (ERR_MISMATCH otherwise, on every rank, naming both calls; a rank whose part needed none of the
  * others may have got WEFT_OK before: then its next call that needs them says it). The text of an error
- * begins with the call: "allreduce #12 (f32 x 100, sum): …". in == out is in place (see each).
+ * begins with the call: "allreduce #12 (f32 x 100, sum): …". in == out is in place (see each);
+ * in and out, or pieces of out, that overlap otherwise give undefined results.
  * request_p NULL: blocks. Otherwise returns at once, the memory is lent until the request is done; those
  * of one communicator run one after another, in the order they were begun. The first one of a communicator
  * makes what its ranks share ready and waits for all of them, also with a request. In a group

@@ -51,6 +51,19 @@ static weft_status_t check_sum(const size_t *counts, uint32_t ranks, size_t elem
     return WEFT_OK;
 }
 
+/* places NULL: the pieces follow each other. */
+static weft_status_t check_places(const size_t *places, uint32_t ranks, size_t element,
+                                  const char *name)
+{
+    for (uint32_t i = 0; places != NULL && i < ranks; i++) {
+        if (places[i] > SIZE_MAX / 2 / element) {
+            return weft_fail(WEFT_ERR_INVALID, "%s: place %zu of piece %u is beyond all memory",
+                             name, places[i], i);
+        }
+    }
+    return WEFT_OK;
+}
+
 /* Bytes of a buffer, as far as it matters whether there are any. */
 static weft_status_t measure(weft_comm_t comm, const weft_call_t *call, const char *name,
                              bool is_in, size_t *len_p)
@@ -61,8 +74,13 @@ static weft_status_t measure(weft_comm_t comm, const weft_call_t *call, const ch
                                 call->coll == WEFT_ALLTOALL
                           : call->coll == WEFT_ALLGATHER || call->coll == WEFT_GATHER ||
                                 call->coll == WEFT_ALLTOALL;
-    if (is_whole && counts != NULL) {
-        return check_sum(counts, comm->ranks, element, name, len_p);
+    if (is_whole) {
+        weft_status_t status =
+            check_places(is_in ? call->in_places : call->out_places, comm->ranks, element, name);
+        if (status != WEFT_OK || counts != NULL) {
+            return status != WEFT_OK ? status
+                                     : check_sum(counts, comm->ranks, element, name, len_p);
+        }
     }
     if (call->count > UINT32_MAX && /* no division on the usual way */
         call->count > SIZE_MAX / 2 / element / (is_whole ? comm->ranks : 1)) {

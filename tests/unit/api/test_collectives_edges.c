@@ -235,6 +235,9 @@ static int run_bad_numbers(weft_comm_t comm, int rank, struct harness_shared *sh
 {
     float in[64] = {1}, out[64] = {0};
     int n = shared->ranks;
+    const size_t counts[3] = {4, 4, 4};
+    const size_t places[3] = {SIZE_MAX / 4 - 3, 4, 8}; /* in bytes that wraps around */
+    weft_call_t call = WEFT_CALL_INIT;
     EXPECT_INVALID(weft_broadcast(comm, in, out, 4, WEFT_F32, -1, NULL));
     EXPECT_INVALID(weft_broadcast(comm, in, out, 4, WEFT_F32, n, NULL));
     EXPECT_INVALID(weft_reduce(comm, in, out, 4, WEFT_F32, WEFT_SUM, n, NULL));
@@ -243,6 +246,14 @@ static int run_bad_numbers(weft_comm_t comm, int rank, struct harness_shared *sh
     EXPECT_INVALID(weft_alltoall(comm, in, in, 4, WEFT_F32, NULL));
     EXPECT_INVALID(weft_allgather(comm, in, out, SIZE_MAX / 8, WEFT_F64, NULL));
     EXPECT_INVALID(weft_allreduce(comm, in, out, SIZE_MAX / 2, WEFT_F32, WEFT_SUM, NULL));
+    call.coll = WEFT_ALLGATHER;
+    call.dtype = WEFT_F32;
+    call.in = in;
+    call.out = out;
+    call.count = 4;
+    call.out_counts = counts;
+    call.out_places = places;
+    EXPECT_INVALID(weft_collective(comm, &call, NULL));
     EXPECT(in[0] == 1 && out[0] == 0);
     EXPECT_OK(weft_barrier(comm, NULL));
     return 0;
