@@ -51,11 +51,10 @@ static weft_status_t check_sum(const size_t *counts, uint32_t ranks, size_t elem
     return WEFT_OK;
 }
 
-/* places NULL: the pieces follow each other. */
 static weft_status_t check_places(const size_t *places, uint32_t ranks, size_t element,
                                   const char *name)
 {
-    for (uint32_t i = 0; places != NULL && i < ranks; i++) {
+    for (uint32_t i = 0; i < ranks; i++) {
         if (places[i] > SIZE_MAX / 2 / element) {
             return weft_fail(WEFT_ERR_INVALID, "%s: place %zu of piece %u is beyond all memory",
                              name, places[i], i);
@@ -74,13 +73,15 @@ static weft_status_t measure(weft_comm_t comm, const weft_call_t *call, const ch
                                 call->coll == WEFT_ALLTOALL
                           : call->coll == WEFT_ALLGATHER || call->coll == WEFT_GATHER ||
                                 call->coll == WEFT_ALLTOALL;
-    if (is_whole) {
-        weft_status_t status =
-            check_places(is_in ? call->in_places : call->out_places, comm->ranks, element, name);
-        if (status != WEFT_OK || counts != NULL) {
-            return status != WEFT_OK ? status
-                                     : check_sum(counts, comm->ranks, element, name, len_p);
+    const size_t *places = is_in ? call->in_places : call->out_places;
+    if (is_whole && places != NULL) {
+        weft_status_t status = check_places(places, comm->ranks, element, name);
+        if (status != WEFT_OK) {
+            return status;
         }
+    }
+    if (is_whole && counts != NULL) {
+        return check_sum(counts, comm->ranks, element, name, len_p);
     }
     if (call->count > UINT32_MAX && /* no division on the usual way */
         call->count > SIZE_MAX / 2 / element / (is_whole ? comm->ranks : 1)) {
@@ -120,7 +121,8 @@ static inline bool is_plainly_good(weft_comm_t comm, const weft_call_t *call)
     return (unsigned)call->coll < WEFT_COLLS && (unsigned)call->dtype < WEFT_DTYPES &&
            (unsigned)call->op <= WEFT_AVG && call->count <= UINT32_MAX && call->in != NULL &&
            call->out != NULL && call->in != call->out && call->in_counts == NULL &&
-           call->out_counts == NULL && (uint32_t)call->root < comm->ranks;
+           call->out_counts == NULL && call->in_places == NULL && call->out_places == NULL &&
+           (uint32_t)call->root < comm->ranks;
 }
 
 /* Where arrays say how long the pieces are, `count` is the own one: the rest of the library reads nothing

@@ -254,6 +254,12 @@ static int run_bad_numbers(weft_comm_t comm, int rank, struct harness_shared *sh
     call.out_counts = counts;
     call.out_places = places;
     EXPECT_INVALID(weft_collective(comm, &call, NULL));
+    call.coll = WEFT_ALLTOALL;
+    call.out_counts = NULL; /* pieces of one length, at odd places */
+    EXPECT_INVALID(weft_collective(comm, &call, NULL));
+    call.in_places = places;
+    call.out_places = NULL;
+    EXPECT_INVALID(weft_collective(comm, &call, NULL));
     EXPECT(in[0] == 1 && out[0] == 0);
     EXPECT_OK(weft_barrier(comm, NULL));
     return 0;
