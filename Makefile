@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 NINJA_JOBS := $(if $(JOBS),-j$(JOBS))
 
-.PHONY: help demo build test test-sanitized check-all lint format bench compare compare-p2p compare-lanes install clean
+.PHONY: help demo build test test-torch test-sanitized fault soak fuzz check-all lint format bench compare compare-p2p compare-lanes install clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -21,19 +21,38 @@ build: ## leave build/weft and build/libweft.so
 	@ln -sfn release/lib/libweft.so build/libweft.so
 	@ln -sfn libweft.so build/libweft.so.0
 
-test: ## install what the tests need, build, run the suite (about 6 minutes on two cores)
+test: ## install what the tests need, build, run the suite (about 8 minutes on two cores)
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
 	@scripts/test.sh
+
+test-torch: build ## the PyTorch backend, in a virtual environment with the PyTorch it is tested with (about 2 minutes)
+	@scripts/test-torch.sh
 
 test-sanitized: ## the quick tests under asan, ubsan and tsan, and every fuzz target for a moment (minutes)
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
 	@scripts/test.sh --sanitized
 
+fault: ## kill a random rank in a random collective, N= times (300), from SEED= (the clock): who names it, how soon
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
+	@cmake --preset release -DWEFT_TESTS=ON >/dev/null
+	@cmake --build --preset release $(NINJA_JOBS) --target fault.f01_random_kills
+	@build/release/tests/fault.f01_random_kills $(or $(N),300) $(SEED)
+
+soak: ## the nemesis: 8 ranks at work, every second one fault, for SECONDS= (600) from SEED= (the clock); ARGS=--help
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
+	@cmake --preset release -DWEFT_TESTS=ON >/dev/null
+	@cmake --build --preset release $(NINJA_JOBS) --target net.nemesis_program weft_cli
+	@python3 -B tests/net/nemesis.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)) --quiet $(ARGS)
+
+fuzz: ## every parser's libFuzzer target for MINUTES= (1), two at a time, from the seeds in the tree
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
+	@scripts/fuzz.sh $$(($(or $(MINUTES),1) * 60))
+
 check-all: ## everything, in all presets and at full length (hours); FUZZ_SECONDS= shortens it
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt scripts/deps-check.txt
 	@scripts/check-all.sh
 
-lint: ## clang-format, clang-tidy, cppcheck, layers
+lint: ## clang-format, clang-tidy, cppcheck, layers, pyflakes
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
 	@scripts/lint.sh all
 

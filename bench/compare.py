@@ -25,7 +25,6 @@ in a network namespace of their own, which needs root).
 commas are fine."""
 import argparse
 import collections
-import json
 import os
 import shutil
 import subprocess

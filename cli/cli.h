@@ -24,6 +24,7 @@ enum weft_cli_exit {
 
 int weft_cli_bench(int argc, char **argv);
 int weft_cli_explain(int argc, char **argv);
+int weft_cli_inspect(int argc, char **argv);
 int weft_cli_lab(int argc, char **argv);
 int weft_cli_params(int argc, char **argv);
 int weft_cli_run(int argc, char **argv);
@@ -40,6 +41,7 @@ enum weft_cli_kind {
     WEFT_CLI_DURATION, /* uint64_t ms: 250ms, 5s, 2min; a bare number is seconds */
     WEFT_CLI_TEXT,     /* const char *, lent from argv */
     WEFT_CLI_LIST,     /* struct weft_cli_list: "2,8,64", each within min … max */
+    WEFT_CLI_SERIES,   /* the same; given again, it grows */
 };
 
 #define WEFT_CLI_LIST_MAX 64

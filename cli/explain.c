@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_MAX 50000000
-
 static struct explain_wish wish = {.bytes = (uint64_t)4 << 20};
 static int64_t rounds_shown = 16;
 static const char *svg_path;
@@ -15,16 +13,17 @@ static bool is_json;
 
 static const struct weft_cli_option options[] = {
     {"ranks", 'n', WEFT_CLI_INT, "N", "how many ranks, default: what the topology has", &wish.ranks,
-     1, 100000000},
+     1, WEFT_RANKS_MAX},
     {"bytes", 'b', WEFT_CLI_SIZE, "SIZE", "of the operation, default 4M", &wish.bytes, 0, 0},
-    {"hosts", 0, WEFT_CLI_INT, "H", "spread over H hosts, default 1", &wish.hosts, 1, 100000000},
+    {"hosts", 0, WEFT_CLI_INT, "H", "spread over H hosts, default 1", &wish.hosts, 1,
+     WEFT_RANKS_MAX},
     {"path", 0, WEFT_CLI_TEXT, "PATH", "between ranks of a host: shm (default) or tcp", &wish.path,
      0, 0},
     {"cores", 0, WEFT_CLI_INT, "C", "per host, default: this host's", &wish.cores, 1, 100000},
     {"topology", 't', WEFT_CLI_TEXT, "SPEC",
      "hosts=16,ranks=8,nics=4,rate=100G,latency=5us,cores=64", &wish.topology, 0, 0},
     {"root", 'r', WEFT_CLI_INT, "RANK", "of broadcast, reduce, gather, scatter, default 0",
-     &wish.root, 0, 100000000},
+     &wish.root, 0, WEFT_RANKS_MAX},
     {"algo", 'a', WEFT_CLI_TEXT, "NAME", "this algorithm instead of the fastest", &wish.algo, 0, 0},
     {"deterministic", 0, WEFT_CLI_FLAG, NULL, "only plans that add in rank order",
      &wish.is_deterministic, 0, 0},
@@ -41,7 +40,9 @@ static const struct weft_cli_command command = {
     .summary =
         "Say which plan a collective operation runs for this size and topology, why, how long the\n"
         "others would take in the cost model, and what every rank does in every round.\n"
-        "Obeys WEFT_ALGO, WEFT_DETERMINISTIC, WEFT_COSTS.\n\n"
+        "Obeys WEFT_ALGO, WEFT_DETERMINISTIC, WEFT_COSTS. A plan of too many steps is not run: "
+        "its\n"
+        "time is estimated.\n\n"
         "JSON keys: op, ranks, bytes, topology {}, algo, segments, reason, cost {time_us, "
         "parts_us,\n"
         "rounds, messages, bytes {}, copies_per_byte}, options [] {algo, segments, time_us, "
@@ -63,7 +64,8 @@ struct answer {
 static void run_plan(struct answer *answer)
 {
     struct weft_plan_sim *sim = weft_plan_sim_open();
-    struct weft_plan_run run = {.bytes = answer->job.ask.bytes, .steps_max = STEPS_MAX};
+    struct weft_plan_run run = {.bytes = answer->job.ask.bytes,
+                                .steps_max = weft_explain_steps_max(&answer->job.facts)};
 
     answer->has_cost = sim != NULL && answer->plan.builder != &weft_plan_hierarchical &&
                        weft_plan_sim_run(sim, &answer->job.facts, &answer->plan, &run,

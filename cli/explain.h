@@ -26,6 +26,12 @@ struct explain_job {
     struct weft_plan_ask ask;
 };
 
+/* How many steps of a plan are run in the model: some seconds' worth. With more the estimate has to do. */
+static inline uint64_t weft_explain_steps_max(const struct weft_plan_facts *facts)
+{
+    return facts->ranks <= 200000 ? 15000000 : 4000000; /* which no cache holds any more */
+}
+
 #define EXPLAIN_WHY_LEN 256
 /* The operation's name, then the wish. false: why says what is wrong. */
 bool weft_explain_job(const char *coll, const struct explain_wish *wish, struct explain_job *job_p,

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RANKS_MAX 100000000
 #define GBIT 1.25e8 /* bytes per second */
 #define PAYLOAD                                                                                    \
     0.956 /* of a frame of 1514 bytes, TCP's and IP's headers and time stamps taken off */
@@ -88,7 +87,7 @@ static bool read_entry(struct spec *spec, const char *name, const char *value,
             bool is_count = entries[i].units == plain;
             return (read_number(value, entries[i].units, entries[i].number) &&
                     *entries[i].number >= (is_count ? 1 : 0) &&
-                    (!is_count || *entries[i].number <= RANKS_MAX)) ||
+                    (!is_count || *entries[i].number <= WEFT_RANKS_MAX)) ||
                    complain(why, "%s=%.40s: expected %s", name, value, entries[i].example);
         }
     }
@@ -181,8 +180,8 @@ static bool lay_out(const struct explain_wish *wish, const struct spec *spec,
     if (ranks == 0) {
         ranks = hosts * each;
     }
-    if (ranks > RANKS_MAX) {
-        return complain(why, "at most %d ranks", RANKS_MAX);
+    if (ranks > WEFT_RANKS_MAX) {
+        return complain(why, "%.0f ranks; a job has at most %d", ranks, WEFT_RANKS_MAX);
     }
     if (ranks > hosts * each || ranks <= (hosts - 1) * each) {
         return complain(why, "%.0f ranks do not fill %.0f hosts with %.0f each", ranks, hosts,

@@ -11,6 +11,8 @@
 
 #define LINE_LEN 1024
 #define RANKS_LOOKED_AT 256 /* to see whether all do the same */
+#define MANY_RANKS 100000   /* then fewer */
+#define STEPS_COUNTED 1000000
 #define RANKS_GLANCED_AT 8
 #define ARROWS_MAX 32 /* of one round */
 #define INDENT 11
@@ -222,6 +224,9 @@ static void say_rank(const struct view *view, const struct form *form, uint32_t 
         if (has_messages || !is_message(&step)) {
             add_step(line, view, form, rank, &step);
         }
+        if (strlen(line) == LINE_LEN - 1) {
+            return; /* nobody reads on */
+        }
     }
 }
 
@@ -232,7 +237,8 @@ static bool say_all(const struct view *view, uint32_t round, bool is_short, char
                                  {true, !is_short, !is_short},
                                  {false, false, !is_short},
                                  {true, false, !is_short}};
-    uint32_t most = is_short ? RANKS_GLANCED_AT : RANKS_LOOKED_AT;
+    bool is_brief = is_short || view->plan->ranks > MANY_RANKS;
+    uint32_t most = is_brief ? RANKS_GLANCED_AT : RANKS_LOOKED_AT;
     uint32_t ranks = view->plan->ranks < most ? view->plan->ranks : most;
     char other[LINE_LEN];
 
@@ -271,13 +277,16 @@ static void print_arrows(const struct view *view, const char *label, uint32_t ro
     const struct weft_plan *plan = view->plan;
     char line[LINE_LEN] = "", size[EXPLAIN_WORD_LEN];
     struct weft_plan_step step;
-    uint32_t shown = 0, left = 0;
+    uint32_t shown = 0, left = 0, looked = 0;
 
-    for (uint32_t rank = 0; rank < plan->ranks; rank++) {
+    for (uint32_t rank = 0; rank < plan->ranks && looked < STEPS_COUNTED; rank++) {
+        looked++;
         if (round >= plan->builder->rounds(plan, rank)) {
             continue;
         }
-        for (uint32_t i = 0; plan->builder->step(plan, rank, round, i, &step); i++) {
+        for (uint32_t i = 0;
+             looked < STEPS_COUNTED && plan->builder->step(plan, rank, round, i, &step); i++) {
+            looked++;
             if (step.kind != WEFT_STEP_SEND) {
                 continue;
             }
@@ -292,7 +301,7 @@ static void print_arrows(const struct view *view, const char *label, uint32_t ro
         }
     }
     if (left > 0) {
-        add(line, ", and %u more", left);
+        add(line, ", and %s%u more", looked < STEPS_COUNTED ? "" : "at least ", left);
     }
     if (line[0] != '\0') {
         print_wrapped(view->out, label, line, ", ");
@@ -303,7 +312,8 @@ static void print_arrows(const struct view *view, const char *label, uint32_t ro
 static void print_alone(const struct view *view, uint32_t round)
 {
     static const struct form form = {false, false, true};
-    uint32_t ranks = view->plan->ranks < RANKS_LOOKED_AT ? view->plan->ranks : RANKS_LOOKED_AT;
+    uint32_t most = view->plan->ranks > MANY_RANKS ? RANKS_GLANCED_AT : RANKS_LOOKED_AT;
+    uint32_t ranks = view->plan->ranks < most ? view->plan->ranks : most;
     char first[LINE_LEN], line[LINE_LEN], other[LINE_LEN];
     bool *is_said = weft_cli_alloc(ranks, sizeof(*is_said));
 

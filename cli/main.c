@@ -3,7 +3,9 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 struct subcommand {
     const char *name;
@@ -24,6 +26,8 @@ static const struct subcommand subcommands[] = {
      weft_cli_lab},
     {"topo", "draw this host: cores, NUMA nodes, NICs, GPUs, and what data would go over",
      weft_cli_topo},
+    {"inspect", "read flight recorders: which rank diverged, at which operation, since when",
+     weft_cli_inspect},
     {"params", "list every setting: value, origin, meaning", weft_cli_params},
 };
 
@@ -79,9 +83,21 @@ static int dispatch(int argc, char **argv)
     return unknown(word);
 }
 
+/* A standard stream that is closed would become the next thing that is opened, and output would go there: its
+ * place is taken by something that refuses it. */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
+
 /* What was printed counts only once it has left: a full disk is seen here, not in printf. */
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     errno = 0; /* an earlier flush may have failed: then its errno is still here */
     int status = dispatch(argc, argv);
 

@@ -75,6 +75,7 @@ static const char *expected(enum weft_cli_kind kind)
     case WEFT_CLI_DURATION:
         return "a duration such as 250ms, 0.5s, 2min";
     case WEFT_CLI_LIST:
+    case WEFT_CLI_SERIES:
         return "numbers such as 2,8,64";
     default:
         return "a number";
@@ -125,7 +126,13 @@ static bool store_list(const struct weft_cli_option *option, const char *text)
             return false;
         }
     }
-    *(struct weft_cli_list *)option->value = list;
+    struct weft_cli_list *kept = option->value;
+    kept->count = option->kind == WEFT_CLI_SERIES ? kept->count : 0;
+    if (list.count > WEFT_CLI_LIST_MAX - kept->count) {
+        return false;
+    }
+    memcpy(kept->value + kept->count, list.value, list.count * sizeof(list.value[0]));
+    kept->count += list.count;
     return true;
 }
 
@@ -141,6 +148,7 @@ static bool store(const struct weft_cli_option *option, const char *text)
     case WEFT_CLI_INT:
         return store_int(option, text);
     case WEFT_CLI_LIST:
+    case WEFT_CLI_SERIES:
         return store_list(option, text);
     case WEFT_CLI_SIZE:
     case WEFT_CLI_DURATION:

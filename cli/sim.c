@@ -12,14 +12,14 @@ static bool is_json, has_no_scaling;
 
 static const struct weft_cli_option options[] = {
     {"ranks", 'n', WEFT_CLI_INT, "N", "how many ranks, default: what the topology has", &wish.ranks,
-     1, 100000000},
+     1, WEFT_RANKS_MAX},
     {"bytes", 'b', WEFT_CLI_SIZE, "SIZE", "of the operation, default 1G", &wish.bytes, 0, 0},
     {"topology", 't', WEFT_CLI_TEXT, "SPEC",
      "hosts=12500,ranks=8,nics=4,rate=100G,latency=5us,cores=64", &wish.topology, 0, 0},
     {"algo", 'a', WEFT_CLI_TEXT, "NAME", "this algorithm instead of the fastest; all: every one",
      &wish.algo, 0, 0},
     {"root", 'r', WEFT_CLI_INT, "RANK", "of broadcast, reduce, gather, scatter, default 0",
-     &wish.root, 0, 100000000},
+     &wish.root, 0, WEFT_RANKS_MAX},
     {"deterministic", 0, WEFT_CLI_FLAG, NULL, "only plans that add in rank order",
      &wish.is_deterministic, 0, 0},
     {"no-scaling", 0, WEFT_CLI_FLAG, NULL, "leave the scaling tables out", &has_no_scaling, 0, 0},
@@ -35,7 +35,9 @@ static const struct weft_cli_command command = {
         "the critical path, and how it scales. Where all hosts do the same, one of them is run.\n"
         "In the topology ranks, nics and cores are per host, rate is one NIC's, in bits per "
         "second.\n"
-        "Obeys WEFT_ALGO, WEFT_DETERMINISTIC, WEFT_COSTS.\n\n"
+        "Obeys WEFT_ALGO, WEFT_DETERMINISTIC, WEFT_COSTS. A plan of too many steps is not run (?): "
+        "its\n"
+        "time is estimated.\n\n"
         "JSON keys: op, ranks, bytes, topology {}, results [] {algo, segments, time_us, "
         "busbw_gbs,\n"
         "parts_us, rounds, messages, bytes {}, copies_per_byte, path [] {from, to, round, "

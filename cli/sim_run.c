@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_MAX 60000000 /* some ten seconds */
-
 double weft_sim_busbw(const struct explain_job *job, double time_s)
 {
     double n = job->facts.ranks, factor = (n - 1) / n;
@@ -31,7 +29,8 @@ static void run_plan(const struct weft_plan_facts *facts, const struct weft_plan
                      double bytes, struct sim_row *row)
 {
     struct weft_plan_sim *sim = weft_plan_sim_open();
-    struct weft_plan_run run = {.bytes = bytes, .steps_max = STEPS_MAX, .path_max = SIM_HOPS};
+    struct weft_plan_run run = {
+        .bytes = bytes, .steps_max = weft_explain_steps_max(facts), .path_max = SIM_HOPS};
     const struct weft_plan_hop *path;
 
     row->name = plan->builder->name;

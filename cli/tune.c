@@ -237,6 +237,9 @@ int weft_cli_tune(int argc, char **argv)
     if (argc - rest > 1) {
         return weft_cli_usage_error(&command, "one word at most, not \"%s\" too", argv[rest + 1]);
     }
+    if (!weft_tune_profile_has_folder(output, why)) {
+        return weft_cli_usage_error(&command, "%s", why);
+    }
     spec.bytes = (size_t)bytes;
     struct tuning *tuning = weft_cli_alloc(1, sizeof(*tuning));
     tuning->pair = weft_tune_pair_open(&spec, why);

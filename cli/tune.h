@@ -127,7 +127,11 @@ void weft_tune_pair_close(struct tune_pair *pair); /* NULL is fine */
 /* The lines that set something, and comments on how they were found: the same on every host. */
 void weft_tune_profile_body(const struct tune_values *values, const char *how, char *text,
                             size_t room);
-/* Writes head (this machine) and body to path, whole or not at all; folders are made. false: why. */
+/* Is there a folder for it, or is it our own place, which is made? Asked before anything is measured. NULL is
+ * fine. false: why. */
+bool weft_tune_profile_has_folder(const char *path, char why[TUNE_TEXT_LEN]);
+/* Writes head (this machine) and body to path, whole or not at all; folders are made in our own place. false:
+ * why. */
 bool weft_tune_profile_write(const char *path, const char *body, char why[TUNE_TEXT_LEN]);
 
 /* ---- showing it (tune_report.c) ---- */

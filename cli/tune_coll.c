@@ -162,6 +162,9 @@ int weft_cli_tune_collectives(int argc, char **argv)
     if (rest < argc) {
         return weft_cli_usage_error(&command, "\"%s\" is one word too many", argv[rest]);
     }
+    if (!weft_tune_profile_has_folder(output, why)) {
+        return weft_cli_usage_error(&command, "%s", why);
+    }
     if (!weft_tune_coll_measure(&seen, why)) {
         weft_cli_progress_clear();
         return weft_cli_fail(&command, "%s", why);

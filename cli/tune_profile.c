@@ -51,9 +51,36 @@ static void write_head(FILE *out)
             uname(&system) == 0 ? system.release : "unknown", date);
 }
 
-/* The folders above path, ours alone. */
+static bool is_own_place(const char *path)
+{
+    char own[WEFT_PROFILE_PATH_LEN];
+    return weft_profile_path(own) && strcmp(own, path) == 0;
+}
+
+bool weft_tune_profile_has_folder(const char *path, char why[TUNE_TEXT_LEN])
+{
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    struct stat facts;
+    if (slash == NULL || slash == path || is_own_place(path)) {
+        return true;
+    }
+    char *folder = weft_cli_format("%.*s", (int)(slash - path), path);
+    bool is_there = stat(folder, &facts) == 0;
+    if (is_there && !S_ISDIR(facts.st_mode)) {
+        errno = ENOTDIR;
+        is_there = false;
+    }
+    is_there = is_there || refuse(why, "--output: the folder", folder);
+    free(folder);
+    return is_there;
+}
+
+/* The folders above path, ours alone: of our own place only. Elsewhere a missing one is a slip of the pen. */
 static bool make_folders(const char *path, char why[TUNE_TEXT_LEN])
 {
+    if (!is_own_place(path)) {
+        return true;
+    }
     char *folder = weft_cli_format("%s", path);
     bool is_fine = true;
     for (char *at = strchr(folder + 1, '/'); at != NULL && is_fine; at = strchr(at + 1, '/')) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every file of src/ and cli/ includes only what scripts/layers.txt allows.
+"""Checks that every file of src/, cli/ and plugins/ includes only what scripts/layers.txt allows.
 
 layers.py [ROOT]       prints each forbidden include as file:line: reason; exit status 1 if any
 layers.py --self-test  plants forbidden includes in a made-up tree; fails if one is not found
@@ -26,7 +26,7 @@ def read_table(path):
 
 
 def resolve(root, file, include):
-    """The included file, relative to src/ (or to the root for cli/); None if there is none."""
+    """The included file, relative to src/ (or to the root for cli/ and plugins/); None if there is none."""
     for base in (root / "src", root / "include", root, file.parent):
         path = (base / include).resolve()
         if path.is_file():
@@ -53,10 +53,10 @@ def complaint(table, room, target):
 
 def check(root, table):
     found = []
-    files = sorted((root / "src").rglob("*.[ch]")) + sorted((root / "cli").rglob("*.[ch]"))
+    files = [file for top in ("src", "cli", "plugins") for file in sorted((root / top).rglob("*.[ch]"))]
     for file in files:
         parts = file.relative_to(root).parts
-        room = parts[1] if parts[0] == "src" else "cli"
+        room = parts[1] if parts[0] == "src" else parts[0]
         if room not in table:
             found.append(f"{file.relative_to(root)}:1: room {room} is not in scripts/layers.txt")
             continue
@@ -91,6 +91,8 @@ PLANTED = [
     ("src/attic/attic.c", "", "room attic is not in scripts/layers.txt"),
     ("cli/cli.h", '#include "comm/comm.h"', None),
     ("cli/deep.c", '#include "engine/engine.h"', "cli may not know engine"),
+    ("plugins/nccl-net/good.c", '#include "engine/engine.h"', None),
+    ("plugins/nccl-net/above.c", '#include "comm/comm.h"', "plugins may not know comm"),
 ]
 
 

@@ -157,18 +157,45 @@ weft_status_t weft_comm_local(weft_comm_t comm, int *local_rank_p, int *local_ra
  * ERR_MEMORY, … */
 weft_status_t weft_comm_split(weft_comm_t comm, int colour, int key, weft_comm_t *comm_p);
 
+/* A communicator of those who are left, in their order, after ranks of this one died or closed. Collective among
+ * them: it returns when all who are not gone have called it, at the latest after the communicator's timeout
+ * (weft_comm_set_timeout(); ERR_TIMEOUT names who has not), also when more ranks die meanwhile. The one it is made
+ * from may have failed, and stays open: the new one must be closed before it. ERR_NETWORK: this rank is cut off with no
+ * more than half of those who may be alive; only the other part goes on. */
+weft_status_t weft_comm_shrink(weft_comm_t comm, weft_comm_t *comm_p);
+
 /* WEFT_OK while the communicator works, else what ended it; the text names the rank. Any thread;
  * does not block. */
 weft_status_t weft_comm_status(weft_comm_t comm);
 
+/* The same in detail; itself it returns WEFT_OK. Any thread; does not block. */
+typedef struct weft_error {
+    weft_status_t status; /* WEFT_OK: it works */
+    int rank; /* who failed, a rank of this communicator; -1: nobody in particular, or not a member */
+    uint32_t verdict; /* the coordinator's number; 0: this rank's own judgement */
+    char text[256];
+} weft_error_t;
+weft_status_t weft_comm_get_error(weft_comm_t comm, weft_error_t *error_p);
+
+/* A descriptor that is readable (poll, epoll) once the communicator has ended. It stays the communicator's: do not read
+ * or close it. Any thread. ERR_SYSTEM. */
+weft_status_t weft_comm_error_fd(weft_comm_t comm, int *fd_p);
+
 /* Ends the communicator on all ranks: every call on it, also one that waits, returns ERR_ABORTED
- * with this reason (may be NULL). Any thread. Returns when the root has told everybody, or after a
+ * with this reason (may be NULL). Any thread. Returns when the coordinator has told everybody, or after a
  * fifth of a second. */
 weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 
+/* Writes this rank's flight recorder, its latest operations on all communicators of the job (WEFT_RECORDER
+ * says how many), to a file, for `weft inspect`. path: the file, which is replaced; or a directory, in which
+ * it is called weft-JOB-rank-N.dump; NULL: the directory of WEFT_DUMP. (With WEFT_DUMP every rank does so by
+ * itself when a communicator fails.) Local; blocks as long as writing takes. Any thread. ERR_INVALID
+ * (no path), ERR_UNSUPPORTED (WEFT_RECORDER is 0), ERR_SYSTEM, ERR_MEMORY. */
+weft_status_t weft_dump(weft_comm_t comm, const char *path);
+
 /* Flushes what this rank sent, tells the others and frees everything. Local: it does not wait for
- * the other ranks; calls of theirs that still need this rank fail with ERR_PEER "closed". So do calls
- * between ranks that only reach each other through it, the root above all: let the ranks meet in a
+ * the other ranks; calls of theirs that still need this rank fail with ERR_PEER "closed". So may calls
+ * between ranks that reached each other through it, the root above all: let the ranks meet in a
  * barrier before they close. Requests that are not done end here and must not be used any more. NULL is
  * fine. Always returns, within a second. ERR_FORKED (nothing is touched), ERR_BUSY (split communicators
  * are still open); ERR_TIMEOUT: closed, but a rank, which is named, has not taken the last messages to it
@@ -394,9 +421,11 @@ size_t weft_dtype_size(weft_dtype_t dtype);
 /*
  * Every rank of the communicator makes the same calls in the same order, with the same count, dtype, op
  * and root (ERR_MISMATCH otherwise, on every rank, naming both calls; a rank whose part needed none of the
- * others may have got WEFT_OK before: then its next call that needs them says it). The text of an error
- * begins with the call: "allreduce #12 (f32 x 100, sum): …". in == out is in place (see each);
- * in and out, or pieces of out, that overlap otherwise give undefined results.
+ * others may have got WEFT_OK before: then its next call that needs them says it). Split, duplicate and the
+ * control plane's collectives are part of that order. The text of an error
+ * begins with the call: "allreduce #12 (f32 x 100, sum): …". in == out is in place (see each); in and out
+ * that overlap otherwise are refused (ERR_INVALID). Undefined results come of pieces of out that overlap each
+ * other, and of in and out of an alltoall with places: how those lie is not looked at.
  * request_p NULL: blocks. Otherwise returns at once, the memory is lent until the request is done; those
  * of one communicator run one after another, in the order they were begun. The first one of a communicator
  * makes what its ranks share ready and waits for all of them, also with a request. In a group
@@ -464,7 +493,8 @@ weft_status_t weft_collective(weft_comm_t comm, const weft_call_t *call, weft_re
 
 /* A collective that is made ready once and started many times, with the same memory and counts; arrays are
  * lent as long as it lives. Making it is local. Start: as the calls above; ERR_BUSY while the one before
- * is not done. Destroy: before the communicator is closed, not while it runs (ERR_BUSY); NULL is fine. */
+ * is not done. Destroy: not while it runs (ERR_BUSY), but in any case when its communicator has failed or was
+ * closed, with which it ended; NULL is fine. */
 typedef struct weft_op *weft_op_t;
 weft_status_t weft_op_create(weft_comm_t comm, const weft_call_t *call, weft_op_t *op_p);
 weft_status_t weft_op_start(weft_op_t op);

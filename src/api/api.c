@@ -3,6 +3,7 @@
 #include "api/check.h"
 #include "wire/wire.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Every call on a communicator begins here: no handle, somebody else's handle. */
@@ -36,8 +37,20 @@ static weft_status_t enter(weft_comm_t comm, const char *call)
     return status;
 }
 
+/* … and is recorded. peer: or root. */
+static weft_status_t enter_call(weft_comm_t comm, const char *call, enum weft_record_kind kind,
+                                size_t count, int peer, uint32_t tag)
+{
+    weft_status_t status = enter(comm, call);
+    if (status == WEFT_OK) {
+        weft_comm_record_control(comm, kind, count, (uint32_t)peer, tag);
+    }
+    return status;
+}
+
 static weft_status_t leave(weft_comm_t comm, weft_status_t status)
 {
+    weft_comm_record_control_end(comm, status);
     atomic_store(&comm->is_in_call, false);
     return status;
 }
@@ -102,37 +115,42 @@ weft_status_t weft_id_parse(const char *text, weft_id_t *id_p)
 
 /* ---- communicators ---- */
 
+static weft_status_t check_place(int id_count, int rank, int ranks, const char *call)
+{
+    if (ranks < 1 || rank < 0 || rank >= ranks) {
+        return weft_fail(WEFT_ERR_INVALID, "%s: rank %d of %d; expected 0 <= rank < ranks", call,
+                         rank, ranks);
+    }
+    if (ranks > WEFT_RANKS_MAX) {
+        return weft_fail(WEFT_ERR_INVALID, "%s: %d ranks; at most %d are supported", call, ranks,
+                         WEFT_RANKS_MAX);
+    }
+    if (id_count < 1 || id_count > ranks) {
+        return weft_fail(WEFT_ERR_INVALID, "%s: %d ids for %d ranks; expected 1 to %d", call,
+                         id_count, ranks, ranks);
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft_comm_create_scalable(const weft_id_t *ids, int id_count, int rank, int ranks,
                                         const weft_config_t *config, weft_comm_t *comm_p)
 {
-    weft_status_t status = weft_api_check_pointer(ids, "weft_comm_create", "the id");
-    status =
-        status == WEFT_OK ? weft_api_check_pointer(comm_p, "weft_comm_create", "comm_p") : status;
-    status = status == WEFT_OK ? check_config(config, "weft_comm_create") : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (ranks < 1 || rank < 0 || rank >= ranks) {
-        return weft_fail(WEFT_ERR_INVALID,
-                         "weft_comm_create: rank %d of %d; expected 0 <= rank < ranks", rank,
-                         ranks);
-    }
-    if (ranks > WEFT_RANKS_MAX) {
-        return weft_fail(WEFT_ERR_INVALID, "weft_comm_create: %d ranks; at most %d are supported",
-                         ranks, WEFT_RANKS_MAX);
-    }
-    if (id_count < 1 || id_count > ranks) {
-        return weft_fail(WEFT_ERR_INVALID,
-                         "weft_comm_create: %d ids for %d ranks; expected 1 to %d", id_count, ranks,
-                         ranks);
-    }
-    return weft_comm_create_by_ids(ids, id_count, rank, ranks, config, comm_p);
+    weft_status_t status = weft_api_check_pointer(ids, __func__, "ids");
+    status = status == WEFT_OK ? weft_api_check_pointer(comm_p, __func__, "comm_p") : status;
+    status = status == WEFT_OK ? check_config(config, __func__) : status;
+    status = status == WEFT_OK ? check_place(id_count, rank, ranks, __func__) : status;
+    return status == WEFT_OK ? weft_comm_create_by_ids(ids, id_count, rank, ranks, config, comm_p)
+                             : status;
 }
 
 weft_status_t weft_comm_create(const weft_id_t *id, int rank, int ranks,
                                const weft_config_t *config, weft_comm_t *comm_p)
 {
-    return weft_comm_create_scalable(id, 1, rank, ranks, config, comm_p);
+    weft_status_t status = weft_api_check_pointer(id, __func__, "the id");
+    status = status == WEFT_OK ? weft_api_check_pointer(comm_p, __func__, "comm_p") : status;
+    status = status == WEFT_OK ? check_config(config, __func__) : status;
+    status = status == WEFT_OK ? check_place(1, rank, ranks, __func__) : status;
+    return status == WEFT_OK ? weft_comm_create_by_ids(id, 1, rank, ranks, config, comm_p) : status;
 }
 
 weft_status_t weft_init(const weft_config_t *config, weft_comm_t *comm_p)
@@ -178,8 +196,22 @@ weft_status_t weft_comm_local(weft_comm_t comm, int *local_rank_p, int *local_ra
 weft_status_t weft_comm_split(weft_comm_t comm, int colour, int key, weft_comm_t *comm_p)
 {
     weft_status_t status = weft_api_check_pointer(comm_p, __func__, "comm_p");
-    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    status = status == WEFT_OK ? enter_call(comm, __func__, WEFT_RECORD_SPLIT, 0, 0, 0) : status;
     return status == WEFT_OK ? leave(comm, weft_comm_split_off(comm, colour, key, comm_p)) : status;
+}
+
+weft_status_t weft_comm_shrink(weft_comm_t comm, weft_comm_t *comm_p)
+{
+    weft_status_t status = weft_api_check_pointer(comm_p, __func__, "comm_p");
+    status = status == WEFT_OK ? enter_call(comm, __func__, WEFT_RECORD_SHRINK, 0, 0, 0) : status;
+    return status == WEFT_OK ? leave(comm, weft_comm_shrink_to(comm, comm_p)) : status;
+}
+
+weft_status_t weft_comm_duplicate(weft_comm_t comm, weft_comm_t *comm_p)
+{
+    weft_status_t status = weft_api_check_pointer(comm_p, __func__, "comm_p");
+    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    return status == WEFT_OK ? leave(comm, weft_comm_copy(comm, comm_p)) : status;
 }
 
 weft_status_t weft_comm_status(weft_comm_t comm)
@@ -188,10 +220,40 @@ weft_status_t weft_comm_status(weft_comm_t comm)
     return status == WEFT_OK ? weft_control_channel_status(comm->channel) : status;
 }
 
+weft_status_t weft_comm_get_error(weft_comm_t comm, weft_error_t *error_p)
+{
+    uint32_t rank;
+    weft_status_t status = weft_api_check_pointer(error_p, __func__, "error_p");
+    status = status == WEFT_OK ? weft_api_check_comm(comm, __func__) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    *error_p = (weft_error_t){0};
+    error_p->status = weft_control_channel_error(comm->channel, &rank, &error_p->verdict);
+    error_p->rank = rank == WEFT_WIRE_NO_RANK ? -1 : (int)rank;
+    if (error_p->status != WEFT_OK) {
+        snprintf(error_p->text, sizeof(error_p->text), "%s", weft_error_text());
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft_comm_error_fd(weft_comm_t comm, int *fd_p)
+{
+    weft_status_t status = weft_api_check_pointer(fd_p, __func__, "fd_p");
+    status = status == WEFT_OK ? weft_api_check_comm(comm, __func__) : status;
+    return status == WEFT_OK ? weft_control_channel_fd(comm->channel, fd_p) : status;
+}
+
 weft_status_t weft_abort(weft_comm_t comm, const char *reason)
 {
     weft_status_t status = weft_api_check_comm(comm, __func__);
     return status == WEFT_OK ? weft_control_channel_abort(comm->channel, reason) : status;
+}
+
+weft_status_t weft_dump(weft_comm_t comm, const char *path)
+{
+    weft_status_t status = weft_api_check_comm(comm, __func__);
+    return status == WEFT_OK ? weft_comm_dump(comm, path) : status;
 }
 
 weft_status_t weft_comm_close(weft_comm_t comm)
@@ -226,7 +288,7 @@ weft_status_t weft_api_refuse_rank(weft_comm_t comm, int rank, const char *call)
 
 weft_status_t weft_control_barrier(weft_comm_t comm)
 {
-    weft_status_t status = enter(comm, __func__);
+    weft_status_t status = enter_call(comm, __func__, WEFT_RECORD_CONTROL_BARRIER, 0, 0, 0);
     return status == WEFT_OK
                ? leave(comm, weft_control_barrier_wait(comm->channel, comm->timeout_ms))
                : status;
@@ -237,7 +299,9 @@ weft_status_t weft_control_allgather(weft_comm_t comm, const void *mine, size_t 
     weft_status_t status = weft_api_check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(mine, len, __func__) : status;
     status = status == WEFT_OK ? check_data(all, len, __func__) : status;
-    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    status = status == WEFT_OK
+                 ? enter_call(comm, __func__, WEFT_RECORD_CONTROL_ALLGATHER, len, 0, 0)
+                 : status;
     return status == WEFT_OK ? leave(comm, weft_control_allgather_wait(comm->channel, mine, len,
                                                                        all, comm->timeout_ms))
                              : status;
@@ -248,7 +312,9 @@ weft_status_t weft_control_broadcast(weft_comm_t comm, void *data, size_t len, i
     weft_status_t status = weft_api_check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(data, len, __func__) : status;
     status = status == WEFT_OK ? weft_api_check_rank(comm, root, __func__) : status;
-    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    status = status == WEFT_OK
+                 ? enter_call(comm, __func__, WEFT_RECORD_CONTROL_BROADCAST, len, root, 0)
+                 : status;
     return status == WEFT_OK
                ? leave(comm, weft_control_broadcast_wait(comm->channel, data, len, (uint32_t)root,
                                                          comm->timeout_ms))
@@ -261,7 +327,8 @@ weft_status_t weft_control_send(weft_comm_t comm, int to, uint32_t tag, const vo
     weft_status_t status = weft_api_check_comm(comm, __func__);
     status = status == WEFT_OK ? check_data(data, len, __func__) : status;
     status = status == WEFT_OK ? weft_api_check_rank(comm, to, __func__) : status;
-    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    status = status == WEFT_OK ? enter_call(comm, __func__, WEFT_RECORD_CONTROL_SEND, len, to, tag)
+                               : status;
     return status == WEFT_OK ? leave(comm, weft_control_mail_send(comm->channel, (uint32_t)to, tag,
                                                                   data, len, comm->timeout_ms))
                              : status;
@@ -275,7 +342,9 @@ weft_status_t weft_control_recv(weft_comm_t comm, int from, uint32_t tag, void *
                  ? weft_api_check_pointer(data, __func__, "the buffer")
                  : status;
     status = status == WEFT_OK ? weft_api_check_rank(comm, from, __func__) : status;
-    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    status = status == WEFT_OK
+                 ? enter_call(comm, __func__, WEFT_RECORD_CONTROL_RECV, room, from, tag)
+                 : status;
     return status == WEFT_OK
                ? leave(comm, weft_control_mail_recv(comm->channel, (uint32_t)from, tag, data, room,
                                                     len_p, comm->timeout_ms))

@@ -20,4 +20,19 @@ static inline bool weft_api_is_usable(weft_comm_t comm)
            comm->generation == atomic_load_explicit(&weft_process_number, memory_order_relaxed);
 }
 
+/* ---- check_call.c: of a collective ---- */
+static inline bool weft_api_is_rooted(weft_coll_t coll)
+{
+    return coll == WEFT_BROADCAST || coll == WEFT_REDUCE || coll == WEFT_GATHER ||
+           coll == WEFT_SCATTER;
+}
+
+static inline bool weft_api_is_summed(weft_coll_t coll)
+{
+    return coll == WEFT_ALLREDUCE || coll == WEFT_REDUCE || coll == WEFT_REDUCE_SCATTER;
+}
+
+weft_status_t weft_api_check_kinds(weft_comm_t comm, const weft_call_t *call, const char *name);
+weft_status_t weft_api_check_buffers(weft_comm_t comm, const weft_call_t *call, const char *name);
+
 #endif

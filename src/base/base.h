@@ -67,6 +67,9 @@ void weft_log_set_rank(int rank); /* shown in every line once known; -1: unknown
 bool weft_log_is_on(enum weft_log_room room, enum weft_log_level level);
 void weft_log_write(enum weft_log_room room, enum weft_log_level level, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
+/* Where lines go instead of stderr, without the newline, by any thread; NULL: stderr. For those who live in
+ * somebody else's process and log as it does. */
+void weft_log_set_sink(void (*sink)(enum weft_log_level level, const char *line));
 /* Control characters become '?': what a stranger sent must not steer a terminal or forge a line.
  * Error texts and log lines pass through it. */
 void weft_text_clean(char *text);
@@ -200,7 +203,22 @@ uint64_t weft_clock_ns(void); /* monotonic */
 uint64_t weft_clock_after_ms(uint64_t ms);
 /* for epoll: ms until then, rounded up; 0 when past, -1 for WEFT_NEVER */
 int weft_clock_ms_until(uint64_t deadline_ns);
-uint64_t weft_clock_cpu_ns(void); /* of this process */
+uint64_t weft_clock_cpu_ns(void);  /* of this process */
+uint64_t weft_clock_real_ns(void); /* since 1970: the same on all hosts, as far as they agree */
+/* The CPU's own counter, for times on the way of every operation: a few ns, in no unit. Two pairs of it and
+ * weft_clock_ns() tell how fast it counts. */
+static inline uint64_t weft_clock_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return weft_clock_ns();
+#endif
+}
 
 /* ---- arena (arena.c): many small pieces, freed together ---- */
 
@@ -326,8 +344,11 @@ bool weft_file_read(const char *path, char *text, size_t room);
 #define WEFT_SECRET_LEN 32
 /* 64 zeroed bytes in pages marked MADV_DONTDUMP and MADV_WIPEONFORK; NULL: no memory. */
 void *weft_secret_take(void);
-void weft_secret_give(void *secret);             /* wipes; NULL is fine */
-void weft_secret_wipe(void *memory, size_t len); /* a memset the compiler keeps */
+void weft_secret_give(void *secret); /* wipes; NULL is fine */
+/* The same for something larger, in pages of its own; NULL: no memory. */
+void *weft_secret_map(size_t len);
+void weft_secret_unmap(void *memory, size_t len); /* wipes; NULL is fine */
+void weft_secret_wipe(void *memory, size_t len);  /* a memset the compiler keeps */
 /* Wipes what calls have left on the stack below: copies of registers, buffers of callees. */
 void weft_secret_scrub_stack(void);
 weft_status_t weft_random(void *out, size_t len); /* getrandom */

@@ -49,3 +49,8 @@ uint64_t weft_clock_cpu_ns(void)
 {
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
+
+uint64_t weft_clock_real_ns(void)
+{
+    return read_clock(CLOCK_REALTIME);
+}

@@ -34,6 +34,7 @@ static _Atomic uint8_t levels[WEFT_ROOM_COUNT] = {
 };
 
 static _Thread_local int line_rank = -1;
+static _Atomic(void (*)(enum weft_log_level, const char *)) line_sink;
 
 /* Index of the name equal to the first len bytes of word, in any case; -1: none. */
 static int find_name(const char *const *names, size_t count, const char *word, size_t len)
@@ -115,6 +116,11 @@ void weft_log_set_rank(int rank)
     line_rank = rank;
 }
 
+void weft_log_set_sink(void (*sink)(enum weft_log_level level, const char *line))
+{
+    atomic_store(&line_sink, sink);
+}
+
 bool weft_log_is_on(enum weft_log_room room, enum weft_log_level level)
 {
     return (unsigned)level <= atomic_load_explicit(&levels[room], memory_order_relaxed);
@@ -138,6 +144,7 @@ void weft_log_write(enum weft_log_room room, enum weft_log_level level, const ch
     char line[LINE_LEN + 1]; /* the newline takes the place of the final zero */
     size_t len;
     va_list args;
+    void (*sink)(enum weft_log_level, const char *) = atomic_load(&line_sink);
 
     if (line_rank >= 0) {
         snprintf(line, LINE_LEN, "weft %s %s [rank %d]: ", room_names[room], level_names[level],
@@ -152,9 +159,13 @@ void weft_log_write(enum weft_log_room room, enum weft_log_level level, const ch
 
     weft_text_clean(line + len);
     len += strlen(line + len);
-    line[len++] = '\n';
-    /* a log that cannot be written has nobody to complain to */
-    (void)!write(STDERR_FILENO, line, len);
+    if (sink != NULL) {
+        sink(level, line);
+    } else {
+        line[len++] = '\n';
+        /* a log that cannot be written has nobody to complain to */
+        (void)!write(STDERR_FILENO, line, len);
+    }
     errno = saved_errno;
 }
 

@@ -190,6 +190,13 @@ bool weft_params_is_news(const char *text)
     return false;
 }
 
+/* Not a setting, and ours all the same: where Python looks for the library. */
+static bool is_known_elsewhere(const char *entry)
+{
+    static const char python[] = "WEFT_LIBRARY=";
+    return strncmp(entry, python, sizeof(python) - 1) == 0;
+}
+
 static void warn_unknown(const char *entry)
 {
     char name[64];
@@ -223,7 +230,7 @@ static weft_status_t read_environment(struct weft_params *params)
         len = strcspn(*entry, "=");
         param = weft_params_find(*entry, len);
         if (param == WEFT_PARAM_COUNT) {
-            if (unknown_count < UNKNOWN_MAX) {
+            if (unknown_count < UNKNOWN_MAX && !is_known_elsewhere(*entry)) {
                 unknown[unknown_count++] = *entry;
             }
         } else if ((*entry)[len] == '=' && (*entry)[len + 1] != '\0' &&

@@ -87,6 +87,8 @@
       "send chunks of at least this size with MSG_ZEROCOPY; 0: never (it is slower on loopback)") \
     X(CHECKSUM, "WEFT_CHECKSUM", CHOICE, "off", 0, 0, true, "off|on", \
       "crc32c of every payload over tcp; headers always have one") \
+    X(SECURITY, "WEFT_SECURITY", CHOICE, "auth", 0, 0, true, "auth|integrity|encrypt", \
+      "data over tcp: auth (who connects is proved), integrity (changed data is found, too), encrypt (nor can it be read)") \
     X(CMA, "WEFT_CMA", CHOICE, "auto", 0, 0, false, "auto|on|off", \
       "read long messages straight from the sender's memory; auto: when ranks outnumber the CPUs, and in collectives where it is faster") \
     X(SHM_POOL, "WEFT_SHM_POOL", SIZE, "4M", 1048576, 67108864, true, NULL, \
@@ -99,6 +101,20 @@
       "1: reductions add in rank order at one owner per element: equal bits whatever the hosts and paths") \
     X(ACC, "WEFT_ACC", CHOICE, "native", 0, 0, true, "native|f32", \
       "f16, bf16 and f8 between the hops of a reduction: rounded to their type, or kept in f32") \
+    X(RECORDER, "WEFT_RECORDER", INT, "1024", 0, 1048576, false, NULL, \
+      "operations that the flight recorder remembers, 64 bytes each, a power of two; 0: it is off") \
+    X(DUMP, "WEFT_DUMP", TEXT, "", 0, 255, false, NULL, \
+      "directory that every rank writes its flight recorder to when a communicator fails; empty: none") \
+    X(NCCL_MERGE, "WEFT_NCCL_MERGE", INT, "-1", -1, 1, false, NULL, \
+      "NCCL plugin: 1: one device over all NICs, 0: one for each, -1: one when they are alike") \
+    X(NCCL_HELPERS, "WEFT_NCCL_HELPERS", INT, "-1", -1, 16, false, NULL, \
+      "NCCL plugin: threads that move bytes beside NCCL's own; -1: by how many CPUs there are") \
+    X(NCCL_EAGER, "WEFT_NCCL_EAGER", SIZE, "32K", 0, 65536, false, NULL, \
+      "NCCL plugin: longest message that is copied, so that its send is done at once") \
+    X(NCCL_LATENCY, "WEFT_NCCL_LATENCY", INT, "0", 0, 100000, false, NULL, \
+      "NCCL plugin: microseconds of latency that NCCL plans with; 0: NCCL's own figures") \
+    X(NCCL_SPEED, "WEFT_NCCL_SPEED", INT, "0", 0, 10000000, false, NULL, \
+      "NCCL plugin: Mbit/s of each NIC that NCCL plans with; 0: what the NIC says") \
     X(SPIN, "WEFT_SPIN", INT, "-1", -1, 1000000, false, NULL, \
       "microseconds to spin before yielding and sleeping; -1: by ranks against cores")
 /* clang-format on */

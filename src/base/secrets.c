@@ -24,20 +24,26 @@ static struct vault_page {
     _Atomic uint64_t taken;
 } vault[PAGES_MAX];
 
-static unsigned char *map_page(void)
+void *weft_secret_map(size_t len)
 {
-    unsigned char *memory =
-        mmap(NULL, PAGE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED) {
         return NULL;
     }
-    if (madvise(memory, PAGE_LEN, MADV_DONTDUMP) != 0 ||
-        madvise(memory, PAGE_LEN, MADV_WIPEONFORK) != 0) {
+    if (madvise(memory, len, MADV_DONTDUMP) != 0 || madvise(memory, len, MADV_WIPEONFORK) != 0) {
         /* only kernels before 4.14; a job with a weaker vault is better than none */
         weft_log(base, WARN, "the kernel cannot keep secrets out of core dumps or forked children");
     }
     return memory;
+}
+
+void weft_secret_unmap(void *memory, size_t len)
+{
+    if (memory) {
+        weft_secret_wipe(memory, len);
+        munmap(memory, len);
+    }
 }
 
 /* The page's memory, mapped now when it was not; NULL: no memory. */
@@ -49,7 +55,7 @@ static unsigned char *open_page(struct vault_page *page)
     if (memory) {
         return memory;
     }
-    mapped = map_page();
+    mapped = weft_secret_map(PAGE_LEN);
     if (mapped && !atomic_compare_exchange_strong_explicit(
                       &page->memory, &memory, mapped, memory_order_acq_rel, memory_order_acquire)) {
         munmap(mapped, PAGE_LEN); /* another thread was quicker */

@@ -73,7 +73,7 @@ static void set_down(struct weft_collectives *it)
     free(it);
 }
 
-static weft_status_t set_up(struct weft_comm *comm)
+static weft_status_t set_up(struct weft_comm *comm, weft_coll_t first)
 {
     struct weft_collectives *it = calloc(1, sizeof(*it));
     weft_status_t status;
@@ -81,6 +81,7 @@ static weft_status_t set_up(struct weft_comm *comm)
         return weft_fail(WEFT_ERR_MEMORY, "no memory for collectives");
     }
     it->comm = comm;
+    it->recorder = weft_comm_recorder(comm);
     it->algorithm = "";
     weft_list_open(&it->node);
     weft_comm_inquiry_open(it);
@@ -88,7 +89,7 @@ static weft_status_t set_up(struct weft_comm *comm)
     status = status == WEFT_OK ? weft_comm_find_cross(it) : status;
     status = status == WEFT_OK ? open_messages(it) : status;
     weft_plan_facts_default(comm->ranks, weft_comm_cpus(), &it->facts);
-    status = status == WEFT_OK && comm->ranks > 1 ? weft_comm_meet(it) : status;
+    status = status == WEFT_OK && comm->ranks > 1 ? weft_comm_meet(it, first) : status;
     status = status == WEFT_OK ? open_exec(it) : status;
     if (status != WEFT_OK) {
         set_down(it);
@@ -177,6 +178,7 @@ static void remember(struct weft_collectives *it, const weft_call_t *call,
                                     .dtype = (uint8_t)call->dtype,
                                     .op = (uint8_t)call->op,
                                     .root = (uint32_t)call->root,
+                                    .controls = weft_control_channel_calls(it->comm->channel),
                                     .count = call->count};
     job->signature = it->chain;
     job->number = number;
@@ -204,8 +206,11 @@ static weft_status_t begin(struct weft_collectives *it, const struct weft_exec_j
     bool is_grouped = request_p == NULL && messages != NULL && weft_p2p_has_group(messages);
     weft_request_t request = messages != NULL ? weft_p2p_outer_open(messages, is_grouped) : NULL;
     if (request == NULL) {
-        return status != WEFT_OK ? status : weft_fail(WEFT_ERR_MEMORY, "no memory for a request");
+        status = status != WEFT_OK ? status : weft_fail(WEFT_ERR_MEMORY, "no memory for a request");
+        weft_recorder_end(it->recorder, job->record, status);
+        return status;
     }
+    weft_p2p_outer_record(request, job->record);
     status = weft_exec_begin(it->exec, job, request);
     if (status != WEFT_OK) {
         weft_engine_lock(it->comm->job->engine);
@@ -226,28 +231,50 @@ static bool is_grouped(const struct weft_comm *comm)
     return messages != NULL && weft_p2p_has_group(messages);
 }
 
+static uint64_t what_of(const weft_call_t *call, uint8_t name)
+{
+    return weft_record_what(call->coll, call->dtype, call->op, name, (uint32_t)call->root);
+}
+
 static weft_status_t make_shape(struct weft_collectives *it, const weft_call_t *call,
                                 struct weft_comm_shape *shape)
 {
     weft_status_t status = weft_comm_make_job(it, call, shape);
     if (status == WEFT_OK) {
         shape->signature = sign_pieces(it, call, shape->job.signature);
+        shape->what = what_of(call, weft_recorder_name(it->recorder, shape->algorithm));
     } else {
         shape->is_used = false;
     }
     return status;
 }
 
+static inline void record(struct weft_collectives *it, const weft_call_t *call,
+                          struct weft_comm_shape *shape)
+{
+    const struct weft_record_call recorded = {.comm = it->comm->id,
+                                              .count = call->count,
+                                              .what = shape->what,
+                                              .number = shape->job.number,
+                                              .signature = shape->signature,
+                                              .chain = it->chain};
+    shape->job.record = weft_recorder_begin(it->recorder, &recorded);
+}
+
 static weft_status_t run_shape(struct weft_collectives *it, struct weft_comm_shape *shape,
                                const weft_call_t *call, weft_request_t *request_p)
 {
+    weft_status_t status;
     weft_comm_bind_job(it, shape, call);
     it->algorithm = shape->algorithm;
     remember(it, call, shape);
+    record(it, call, shape);
     if (request_p != NULL || is_grouped(it->comm) || weft_exec_is_queued(it->exec)) {
         return begin(it, &shape->job, request_p);
     }
-    return weft_exec_run(it->exec, &shape->job);
+    status = weft_exec_run(it->exec, &shape->job);
+    weft_recorder_end(it->recorder, shape->job.record, status);
+    return status;
 }
 
 /* Apart: a shape is long, and most calls find theirs. */
@@ -296,10 +323,22 @@ static void give_up(const struct weft_comm *comm, weft_status_t status)
     (void)weft_fail(status, "%s", error);
 }
 
+/* All ranks meet: also that is waited for, so it is recorded, as a call whose signature is not known. */
+static weft_status_t set_up_recorded(struct weft_comm *comm, const weft_call_t *call)
+{
+    struct weft_recorder *recorder = weft_comm_recorder(comm);
+    const struct weft_record_call recorded = {
+        .comm = comm->id, .count = call->count, .what = what_of(call, 0)};
+    uint64_t record = weft_recorder_begin(recorder, &recorded);
+    weft_status_t status = set_up(comm, call->coll);
+    weft_recorder_end(recorder, record, status);
+    return status;
+}
+
 weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
                                    weft_request_t *request_p)
 {
-    weft_status_t status = comm->collectives == NULL ? set_up(comm) : WEFT_OK;
+    weft_status_t status = comm->collectives == NULL ? set_up_recorded(comm, call) : WEFT_OK;
     uint32_t number = status == WEFT_OK ? comm->collectives->number : 0;
     status = status == WEFT_OK ? run(comm->collectives, call, request_p) : status;
     if (status == WEFT_OK) {

@@ -21,6 +21,7 @@ struct weft_comm_note {
     uint32_t chain; /* of the signatures of all calls up to this one */
     uint8_t coll, dtype, op;
     uint32_t root;
+    uint32_t controls; /* calls of the control plane before it */
     uint64_t count;
 };
 
@@ -77,6 +78,7 @@ struct weft_comm_shape {
     double scale;
     uint32_t signature;
     const char *algorithm; /* static */
+    uint64_t what;         /* for the recorder */
     struct weft_exec_job job;
     struct weft_exec_quick quick;
 };
@@ -94,6 +96,7 @@ struct weft_collectives {
     struct weft_list node;          /* of the job */
     struct weft_p2p_comm *messages; /* owned */
     struct weft_exec *exec;         /* owned */
+    struct weft_recorder *recorder; /* lent */
     const _Atomic uint32_t *ended;  /* not WEFT_OK: the communicator has ended */
 
     /* those of this host, and the whole (the same object when all are here) */
@@ -148,7 +151,7 @@ weft_status_t weft_comm_find_local(struct weft_collectives *it);
 /* One rank of each host, when all hosts have as many. */
 weft_status_t weft_comm_find_cross(struct weft_collectives *it);
 /* The board, and the facts that choices are made of; all ranks, at the same time. */
-weft_status_t weft_comm_meet(struct weft_collectives *it);
+weft_status_t weft_comm_meet(struct weft_collectives *it, weft_coll_t coll);
 void weft_comm_drop_board(struct weft_collectives *it);
 
 /* ---- what reports.c and inquiry.c share; under the lock ---- */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a communicator: started from a spec, split, closed. */
+/* The life of a communicator: started from a spec, split, shrunk, closed. */
 #include "comm/internal.h"
+#include "plan/model.h"
 #include "topo/topo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#define SHRINK_BIT 0x80000000u /* keeps their numbers apart from those of splits */
 
 static uint64_t derive_id(const struct weft_job *job, uint64_t parent, uint32_t operation,
                           uint32_t colour)
@@ -37,9 +40,27 @@ int weft_comm_family(const struct weft_params *params)
     return families[params->number[WEFT_PARAM_SOCKET_FAMILY]];
 }
 
+/* Settings whose words only plan knows. A profile's are not worth a failure: it is said when they matter. */
+static weft_status_t check_words(const struct weft_params *params)
+{
+    const char *algo = params->text[WEFT_PARAM_ALGO], *costs = params->text[WEFT_PARAM_COSTS], *why;
+    char name[WEFT_PLAN_NAME_LEN], text[WEFT_ERROR_TEXT_LEN];
+    size_t at;
+    if (weft_plan_algo_of(algo, WEFT_ALLREDUCE, name) != WEFT_OK) {
+        snprintf(text, sizeof(text), "%s", weft_error_text());
+        return weft_fail(WEFT_ERR_INVALID, "WEFT_ALGO=%.64s: %s", algo, text);
+    }
+    if (params->origin[WEFT_PARAM_COSTS] != WEFT_ORIGIN_PROFILE &&
+        !weft_plan_calibration_check(costs, &why, &at)) {
+        return weft_fail(WEFT_ERR_INVALID, "WEFT_COSTS: at \"%.32s\": %s", costs + at, why);
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft_comm_load_params(const weft_config_t *config, struct weft_params *params_p)
 {
     weft_status_t status = weft_params_load(params_p);
+    status = status == WEFT_OK ? check_words(params_p) : status;
     if (status != WEFT_OK || config == NULL) {
         return status;
     }
@@ -67,6 +88,7 @@ weft_status_t weft_comm_job_open(const weft_config_t *config, struct weft_job **
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a job");
     }
     weft_list_open(&job->collectives);
+    job->recorder.fd = -1;
     status = weft_comm_load_params(config, &job->params);
     status = status == WEFT_OK ? weft_wire_crypto_open() : status;
     if (status != WEFT_OK) {
@@ -88,15 +110,33 @@ void weft_comm_job_close(struct weft_job *job)
     }
     weft_control_close(job->control);
     weft_engine_close(job->engine);
+    weft_recorder_close(&job->recorder);
     weft_secret_give(job->key);
     free(job);
+}
+
+/* Keys that everybody can compute would only look like protection. */
+static weft_status_t check_security(const struct weft_job *job, const struct weft_wire_self *self)
+{
+    const char *level = job->params.text[WEFT_PARAM_SECURITY];
+    if (job->params.number[WEFT_PARAM_SECURITY] == WEFT_SECURITY_AUTH || self->is_authenticated) {
+        return WEFT_OK;
+    }
+    return weft_fail(
+        WEFT_ERR_AUTH,
+        "WEFT_SECURITY=%s needs a secret and this job has none: start it by weft run, or "
+        "give all ranks the same WEFT_SECRET_FILE (32 random bytes, mode 0600)",
+        level);
 }
 
 static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *spec)
 {
     char host[64];
-    weft_status_t status =
-        weft_engine_open(weft_comm_cpus(), job->params.number[WEFT_PARAM_SPIN], &job->engine);
+    weft_status_t status = check_security(job, &spec->self);
+    if (status == WEFT_OK) {
+        status =
+            weft_engine_open(weft_comm_cpus(), job->params.number[WEFT_PARAM_SPIN], &job->engine);
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -105,6 +145,7 @@ static weft_status_t job_start(struct weft_job *job, struct weft_control_spec *s
     spec->engine = job->engine;
     spec->params = &job->params;
     spec->self.key = job->key;
+    spec->self.has_aes = weft_wire_has_aes();
     spec->host = host;
     spec->timeout_ms = (uint32_t)job->params.number[WEFT_PARAM_START_TIMEOUT];
     spec->deadline_ns = weft_clock_after_ms(spec->timeout_ms);
@@ -133,6 +174,7 @@ static weft_status_t comm_new(struct weft_job *job, struct weft_comm *parent, ui
         free(comm);
         return status;
     }
+    weft_list_open(&comm->ties);
     comm->magic = WEFT_COMM_MAGIC;
     comm->generation = weft_process_generation();
     comm->job = job;
@@ -250,22 +292,75 @@ static weft_status_t split_by(struct weft_comm *comm, const struct choice *choic
     return WEFT_OK;
 }
 
-weft_status_t weft_comm_split_off(struct weft_comm *comm, int colour, int key,
-                                  struct weft_comm **comm_p)
+static weft_status_t split(struct weft_comm *comm, enum weft_control_purpose purpose,
+                           struct choice mine, struct weft_comm **comm_p)
 {
-    struct choice mine = {.colour = colour < 0 ? -1 : colour, .key = key};
     struct choice *choices = malloc(comm->ranks * sizeof(*choices));
+    const struct weft_control_gather gather = {
+        .purpose = purpose, .mine = &mine, .len = sizeof(mine), .all = choices};
     weft_status_t status;
     if (choices == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory to split %u ranks", comm->ranks);
     }
-    status =
-        weft_control_allgather_wait(comm->channel, &mine, sizeof(mine), choices, comm->timeout_ms);
+    status = weft_control_gather_wait(comm->channel, &gather, comm->timeout_ms);
     if (status == WEFT_OK) {
         status = split_by(comm, choices, mine.colour, comm_p);
     }
     free(choices);
     return status;
+}
+
+weft_status_t weft_comm_split_off(struct weft_comm *comm, int colour, int key,
+                                  struct weft_comm **comm_p)
+{
+    const struct choice mine = {.colour = colour < 0 ? -1 : colour, .key = key};
+    return split(comm, WEFT_PURPOSE_SPLIT, mine, comm_p);
+}
+
+weft_status_t weft_comm_copy(struct weft_comm *comm, struct weft_comm **comm_p)
+{
+    const struct choice mine = {.colour = 0, .key = (int32_t)comm->rank};
+    return split(comm, WEFT_PURPOSE_DUPLICATE, mine, comm_p);
+}
+
+/* ---- shrink ---- */
+
+/* Equal on all who got the same answer. */
+static uint32_t mix_ranks(const uint32_t *ranks, uint32_t count)
+{
+    uint32_t hash = 0x811c9dc5u;
+    for (uint32_t i = 0; i < count; i++) {
+        hash = (hash ^ ranks[i]) * 0x01000193u;
+    }
+    return hash;
+}
+
+weft_status_t weft_comm_shrink_to(struct weft_comm *comm, struct weft_comm **comm_p)
+{
+    uint32_t *members = malloc(comm->ranks * sizeof(*members));
+    uint32_t mine = comm->members != NULL ? comm->members[comm->rank] : comm->rank;
+    uint32_t number = comm->shrinks + 1;
+    uint32_t count = 0;
+    uint64_t id;
+    weft_status_t status =
+        members != NULL
+            ? weft_control_shrink_wait(comm->channel, number, members, &count, comm->timeout_ms)
+            : weft_fail(WEFT_ERR_MEMORY, "no memory to shrink %u ranks", comm->ranks);
+    if (status == WEFT_OK) {
+        comm->shrinks = number; /* who got no answer asks for the same one again */
+        id = derive_id(comm->job, comm->id, SHRINK_BIT | number, mix_ranks(members, count));
+        status = comm_new(comm->job, comm, id, members, count, comm_p);
+    }
+    if (status != WEFT_OK) {
+        free(members);
+        return status;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        (*comm_p)->rank = members[i] == mine ? i : (*comm_p)->rank;
+    }
+    (*comm_p)->timeout_ms = comm->timeout_ms;
+    comm->open_children++;
+    return WEFT_OK;
 }
 
 /* ---- facts and the end ---- */
@@ -284,6 +379,39 @@ void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int 
     *local_ranks_p = here;
 }
 
+void weft_comm_tie_open(struct weft_comm *comm, struct weft_comm_tie *tie)
+{
+    tie->comm = comm;
+    tie->request = NULL;
+    weft_list_open(&tie->node);
+    weft_engine_lock(comm->job->engine);
+    weft_list_append(&comm->ties, &tie->node);
+    weft_engine_unlock(comm->job->engine);
+}
+
+void weft_comm_tie_close(struct weft_comm_tie *tie)
+{
+    struct weft_comm *comm = tie->comm;
+    if (comm != NULL) {
+        weft_engine_lock(comm->job->engine);
+        weft_list_remove(&tie->node);
+        weft_engine_unlock(comm->job->engine);
+    }
+}
+
+/* The requests of its operations have ended with its messages. */
+static void cut_ties(struct weft_comm *comm)
+{
+    struct weft_list *node;
+    weft_engine_lock(comm->job->engine);
+    while ((node = weft_list_take(&comm->ties)) != NULL) {
+        struct weft_comm_tie *tie = WEFT_CONTAINER_OF(node, struct weft_comm_tie, node);
+        tie->comm = NULL;
+        tie->request = NULL;
+    }
+    weft_engine_unlock(comm->job->engine);
+}
+
 weft_status_t weft_comm_end(struct weft_comm *comm)
 {
     weft_status_t status;
@@ -295,10 +423,14 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
             comm->open_children);
     }
     weft_comm_collectives_end(comm);
+    if (atomic_load(&comm->is_recorded)) {
+        weft_recorder_comm_close(&comm->job->recorder, comm->id);
+    }
     status = weft_comm_messages_end(comm);
     if (status != WEFT_OK) {
         snprintf(text, sizeof(text), "%s", weft_error_text()); /* what follows may have its own */
     }
+    cut_ties(comm);
     weft_control_channel_close(comm->channel);
     if (comm->parent != NULL) {
         comm->parent->open_children--;

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "control/control.h"
 #include "p2p/p2p.h"
+#include "watch/watch.h"
 
 /* What all communicators of one start share. */
 struct weft_job {
@@ -24,9 +25,22 @@ struct weft_job {
     uint32_t *local_ranks;                 /* of this host, ascending; owned */
     uint32_t local_count;
     struct weft_list collectives; /* of its communicators; under the engine's lock */
+
+    /* (record.c) opened with the first operation; off until then */
+    struct weft_recorder recorder;
+    _Atomic bool is_recorded;
+    uint64_t dumped_ns; /* because of a failure; under the engine's lock; 0: not yet */
 };
 
 struct weft_collectives;
+struct weft_comm;
+
+/* What an operation that was made once and is started often has of its communicator; it may outlive it. */
+struct weft_comm_tie {
+    struct weft_list node;  /* of the communicator; under the engine's lock */
+    struct weft_comm *comm; /* NULL: it was closed; lent */
+    weft_request_t request; /* NULL: it does not run */
+};
 
 #define WEFT_COMM_MAGIC 0x636f6d6du
 
@@ -41,10 +55,15 @@ struct weft_comm {
     uint32_t rank, ranks;
     uint32_t *members; /* [ranks] ranks of the job; NULL: the same; owned */
     uint32_t splits;   /* operations that made communicators, part of their ids */
+    uint32_t shrinks;
     uint32_t open_children;
+    struct weft_list ties; /* of its operations */
     uint64_t timeout_ms;
     _Atomic(struct weft_p2p_comm *) messages; /* owned; NULL: none were sent or received yet */
     struct weft_collectives *collectives;     /* owned; NULL: none was called yet */
+    _Atomic bool is_recorded;                 /* it is in the recorder's table */
+    uint32_t control_calls;                   /* of the control plane, that all ranks make */
+    uint64_t control_record;                  /* of the one that is made now; 0: none */
 };
 
 /* Makes an id and opens its door, which waits in this process for a communicator to take it. */
@@ -57,6 +76,11 @@ weft_status_t weft_comm_create_by_environment(const weft_config_t *config,
                                               struct weft_comm **comm_p);
 weft_status_t weft_comm_split_off(struct weft_comm *comm, int colour, int key,
                                   struct weft_comm **comm_p);
+weft_status_t weft_comm_shrink_to(struct weft_comm *comm, struct weft_comm **comm_p);
+weft_status_t weft_comm_copy(struct weft_comm *comm, struct weft_comm **comm_p);
+void weft_comm_tie_open(struct weft_comm *comm, struct weft_comm_tie *tie);
+/* Whose request is over. */
+void weft_comm_tie_close(struct weft_comm_tie *tie);
 void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int *local_ranks_p);
 /* (messages.c) The communicator's messages, made with the first call that needs them; NULL: see the
  * error text, *status_p. Any thread. */
@@ -71,6 +95,15 @@ weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *ca
 uint64_t weft_comm_moved(const struct weft_comm *comm);
 /* Name of the algorithm of its latest collective; "": none was called. */
 const char *weft_comm_algorithm(const struct weft_comm *comm);
+/* (record.c) The rank's flight recorder, which knows this communicator. Any thread. */
+struct weft_recorder *weft_comm_recorder(struct weft_comm *comm);
+/* A call of the control plane begins and ends; one thread at a time. peer: or root. */
+void weft_comm_record_control(struct weft_comm *comm, enum weft_record_kind kind, size_t count,
+                              uint32_t peer, uint32_t tag);
+void weft_comm_record_control_end(struct weft_comm *comm, weft_status_t status);
+/* Writes the recorder to a file, or into a directory; NULL: into that of WEFT_DUMP. ERR_INVALID,
+ * ERR_UNSUPPORTED (it is off), ERR_MEMORY, ERR_SYSTEM. Any thread. */
+weft_status_t weft_comm_dump(struct weft_comm *comm, const char *path);
 /* ERR_BUSY while communicators split off from it are open; after anything else it is gone. */
 weft_status_t weft_comm_end(struct weft_comm *comm);
 

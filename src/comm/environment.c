@@ -186,7 +186,7 @@ static weft_status_t aim(const struct weft_job *job, const struct weft_launch *l
     if (status == WEFT_OK && spec->join != WEFT_JOIN_DIRECT) {
         status = weft_topo_is_local(&addr, &spec->is_above_here);
     }
-    return status == WEFT_OK ? weft_comm_choose_listen_addr(&job->params, spec) : status;
+    return status;
 }
 
 static weft_status_t prepare(struct weft_job *job, const struct weft_launch *launch,

@@ -159,27 +159,11 @@ static weft_status_t aim(const struct weft_wire_id *at, struct weft_control_spec
     return weft_control_root_addr(&at->root, &spec->above[0]);
 }
 
-weft_status_t weft_comm_choose_listen_addr(const struct weft_params *params,
-                                           struct weft_control_spec *spec)
-{
-    const char *filter = params->text[WEFT_PARAM_SOCKET_IFNAME];
-    spec->listen_addr.ss_family = 0;
-    if ((int64_t)spec->self.ranks - 1 <= params->number[WEFT_PARAM_TREE_DEGREE] ||
-        spec->above_count == 0) {
-        return WEFT_OK;
-    }
-    if (filter[0] != '\0') {
-        return weft_topo_pick(filter, spec->above[0].ss_family, &spec->listen_addr);
-    }
-    return weft_topo_route(&spec->above[0], &spec->listen_addr);
-}
-
 static weft_status_t fill_spec(const weft_id_t *ids, int id_count,
                                const struct weft_wire_id *decoded, const struct weft_params *params,
                                struct weft_control_spec *spec)
 {
     int segment = segment_of((int)spec->self.rank, (int)spec->self.ranks, id_count);
-    weft_status_t status = WEFT_OK;
     spec->self.is_authenticated = (decoded[0].flags & WEFT_WIRE_ID_AUTHENTICATED) != 0;
     memcpy(spec->self.job, decoded[0].job, sizeof(spec->self.job));
     spec->self.epoch = decoded[0].epoch;
@@ -191,10 +175,7 @@ static weft_status_t fill_spec(const weft_id_t *ids, int id_count,
     } else {
         spec->door = NULL;
     }
-    if (!spec->is_root) {
-        status = aim(&decoded[segment], spec);
-    }
-    return status == WEFT_OK ? weft_comm_choose_listen_addr(params, spec) : status;
+    return spec->is_root ? WEFT_OK : aim(&decoded[segment], spec);
 }
 
 static weft_status_t decode_all(const weft_id_t *ids, int id_count, struct weft_wire_id *decoded)

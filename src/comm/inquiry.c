@@ -77,7 +77,7 @@ static void print_late(const struct weft_collectives *it, const struct lateness 
                             (unsigned long long)late->timeout_ms);
     if (late->latest != NULL && len < TEXT_LEN) {
         weft_comm_print_call(late->latest, call, sizeof(call));
-        snprintf(text + len, TEXT_LEN - len, "; its latest call was %s", call);
+        snprintf(text + len, TEXT_LEN - len, "; its latest collective was %s", call);
     }
 }
 
@@ -136,10 +136,11 @@ void weft_comm_inquire(struct weft_collectives *it, const struct weft_comm_note 
                        const struct weft_wire_calling *late)
 {
     struct weft_comm_inquiry *inquiry = &it->inquiry;
-    const struct weft_wire_calling where = weft_comm_calling_of(it, note, WEFT_CALLING_WHERE);
+    struct weft_wire_calling where = weft_comm_calling_of(it, note, WEFT_CALLING_WHERE);
     if (!weft_list_is_empty(&inquiry->timer.node)) {
         return;
     }
+    where.missing = late->rank; /* on whose behalf */
     inquiry->number++;
     inquiry->note = *note;
     inquiry->missing = late->missing;

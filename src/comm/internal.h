@@ -29,6 +29,8 @@ weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *sp
 weft_status_t weft_comm_bind(const struct weft_params *params);
 /* Without bindings, once it is known who is where: near the NICs. */
 void weft_comm_bind_near(const struct weft_job *job);
+/* (record.c) A communicator has failed; under the engine's lock. */
+void weft_comm_dump_failure(struct weft_job *job, weft_status_t status, const char *text);
 /* (messages.c) What messages need, once the control plane stands; little is done before the first. */
 weft_status_t weft_comm_messages_open(struct weft_job *job);
 void weft_comm_messages_close(struct weft_job *job);          /* before the control plane goes */
@@ -40,9 +42,5 @@ void weft_comm_collectives_end(struct weft_comm *comm); /* before its messages; 
 /* (reports.c) Under the engine's lock: a rank says that it waits, and in what. */
 void weft_comm_calling_arrived(struct weft_job *job, uint32_t from, const uint8_t *payload,
                                size_t len);
-/* Tree children come over TCP only to hosts' leaders, and only in jobs larger than one star: sets
- * spec->listen_addr from spec->above. */
-weft_status_t weft_comm_choose_listen_addr(const struct weft_params *params,
-                                           struct weft_control_spec *spec);
 
 #endif

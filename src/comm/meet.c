@@ -125,14 +125,22 @@ static void make_board(struct weft_collectives *it, struct offer *offer)
     offer->ring_len = ring_len;
 }
 
-/* Maps the board of the first rank of this host. */
+/* All of it together has the time of one call. At least one, for the words of who gives up. */
+static uint64_t ms_until(uint64_t deadline_ns)
+{
+    uint64_t now_ns = weft_clock_ns();
+    return now_ns < deadline_ns ? (deadline_ns - now_ns) / WEFT_NS_PER_MS + 1 : 1;
+}
+
+/* Maps the board of the first rank of this host. That rank may stand still: half of the time is left to do without. */
 static weft_status_t map_board(struct weft_collectives *it, const struct offer *offer,
-                               void **memory_p)
+                               uint64_t call_ns, void **memory_p)
 {
     struct weft_engine *engine = it->comm->job->engine;
     const struct weft_p2p_place place = {.region = offer->region,
                                          .len = weft_board_len(it->local.ranks, offer->ring_len)};
-    uint64_t deadline_ns = weft_clock_after_ms(MAP_MS);
+    uint64_t half_ms = ms_until(call_ns) / 2;
+    uint64_t deadline_ns = weft_clock_after_ms(half_ms < MAP_MS ? half_ms : MAP_MS);
     weft_status_t status;
     do {
         _Atomic uint32_t never = 0;
@@ -147,13 +155,13 @@ static weft_status_t map_board(struct weft_collectives *it, const struct offer *
     return status;
 }
 
-static bool take_board(struct weft_collectives *it, const struct offer *offer)
+static bool take_board(struct weft_collectives *it, const struct offer *offer, uint64_t call_ns)
 {
     void *memory = it->board_memory;
     if (offer->region == 0) {
         return false;
     }
-    if (memory == NULL && map_board(it, offer, &memory) != WEFT_OK) {
+    if (memory == NULL && map_board(it, offer, call_ns, &memory) != WEFT_OK) {
         weft_log(comm, INFO, "cannot share memory with rank %u (%s): messages carry collectives",
                  it->local_members[0], weft_error_text());
         return false;
@@ -228,14 +236,14 @@ static weft_status_t gather_facts(struct weft_collectives *it, const struct offe
 }
 
 /* One calibration for all: rank 0's. */
-static weft_status_t take_costs(struct weft_collectives *it)
+static weft_status_t take_costs(struct weft_collectives *it, uint64_t call_ns)
 {
     struct weft_comm *comm = it->comm;
     char costs[WEFT_PARAM_TEXT_LEN];
     const char *why;
     memcpy(costs, comm->job->params.text[WEFT_PARAM_COSTS], sizeof(costs));
     weft_status_t status =
-        weft_control_broadcast_wait(comm->channel, costs, sizeof(costs), 0, comm->timeout_ms);
+        weft_control_broadcast_wait(comm->channel, costs, sizeof(costs), 0, ms_until(call_ns));
     costs[sizeof(costs) - 1] = '\0';
     if (status == WEFT_OK && !weft_plan_calibration_parse(costs, &it->facts.calibration, &why) &&
         comm->rank == 0) {
@@ -245,7 +253,7 @@ static weft_status_t take_costs(struct weft_collectives *it)
 }
 
 /* Who has a board, and can pull: everybody of a host, or nobody. */
-weft_status_t weft_comm_meet(struct weft_collectives *it)
+weft_status_t weft_comm_meet(struct weft_collectives *it, weft_coll_t coll)
 {
     enum { BOARD = 1, PULL = 2 };
     struct weft_comm *comm = it->comm;
@@ -255,6 +263,9 @@ weft_status_t weft_comm_meet(struct weft_collectives *it)
                          .pid = getpid()};
     struct offer *offers = malloc(comm->ranks * sizeof(*offers));
     uint8_t *have = malloc(comm->ranks);
+    struct weft_control_gather gather = {
+        .purpose = WEFT_PURPOSE_MEET, .coll = coll, .mine = &mine, .len = sizeof(mine)};
+    uint64_t call_ns = weft_clock_after_ms(comm->timeout_ms);
     uint8_t is_mine;
     weft_status_t status =
         offers != NULL && have != NULL
@@ -270,14 +281,15 @@ weft_status_t weft_comm_meet(struct weft_collectives *it)
         memcpy(mine.probe, it->probe, sizeof(mine.probe));
     }
     if (status == WEFT_OK) {
-        status = weft_control_allgather_wait(comm->channel, &mine, sizeof(mine), offers,
-                                             comm->timeout_ms);
+        gather.all = offers;
+        status = weft_control_gather_wait(comm->channel, &gather, ms_until(call_ns));
     }
     if (status == WEFT_OK) {
-        it->has_board = take_board(it, &offers[it->local_members[0]]);
+        it->has_board = take_board(it, &offers[it->local_members[0]], call_ns);
         it->can_pull = it->has_board && can_pull(it, offers);
         is_mine = (uint8_t)((it->has_board ? BOARD : 0) | (it->can_pull ? PULL : 0));
-        status = weft_control_allgather_wait(comm->channel, &is_mine, 1, have, comm->timeout_ms);
+        gather = (struct weft_control_gather){WEFT_PURPOSE_MEET, coll, &is_mine, 1, have};
+        status = weft_control_gather_wait(comm->channel, &gather, ms_until(call_ns));
     }
     for (uint32_t i = 0; status == WEFT_OK && i < it->local.ranks; i++) {
         it->has_board &= (have[it->local_members[i]] & BOARD) != 0;
@@ -290,7 +302,7 @@ weft_status_t weft_comm_meet(struct weft_collectives *it)
     if (status == WEFT_OK) {
         status = gather_facts(it, offers);
     }
-    status = status == WEFT_OK ? take_costs(it) : status;
+    status = status == WEFT_OK ? take_costs(it, call_ns) : status;
     free(offers);
     free(have);
     return status;

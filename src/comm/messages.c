@@ -37,15 +37,16 @@ static void gone(struct weft_control_observer *observer, uint32_t rank, weft_sta
     weft_p2p_gone(job_of(observer)->p2p, rank, status, text);
 }
 
-static bool reaches(struct weft_control_observer *observer, uint32_t rank)
+static bool reaches(struct weft_control_observer *observer, uint32_t rank, bool *is_alive_p)
 {
-    return weft_p2p_reaches(job_of(observer)->p2p, rank);
+    return weft_p2p_reaches(job_of(observer)->p2p, rank, is_alive_p);
 }
 
 static void ended(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
                   const char *text)
 {
     struct weft_p2p *p2p = job_of(observer)->p2p;
+    weft_comm_dump_failure(job_of(observer), status, text); /* before anybody returns with it */
     weft_p2p_ended(p2p, channel, status, text);
     weft_p2p_ended(p2p, channel ^ WEFT_COMM_COLLECTIVE, status, text);
 }
@@ -193,6 +194,7 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
                   .choose_nics = choose_nics,
                   .nics_context = job},
         .is_crowded = job->local_count > weft_comm_cpus(),
+        .recorder = &job->recorder,
         .context = job,
         .call = call,
         .name = name,
@@ -223,6 +225,7 @@ static weft_status_t make_messages(struct weft_comm *comm)
 {
     struct weft_p2p_comm *messages;
     weft_status_t status = weft_control_channel_status(comm->channel);
+    (void)weft_comm_recorder(comm);
     status = status == WEFT_OK ? weft_control_engage(comm->job->control) : status;
     status = status == WEFT_OK ? weft_p2p_comm_open(comm->job->p2p, comm->id, comm->rank,
                                                     comm->ranks, comm->members, &messages)

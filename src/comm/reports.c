@@ -165,6 +165,7 @@ struct weft_wire_calling weft_comm_calling_of(const struct weft_collectives *it,
                                       .root = note->root,
                                       .signature = note->signature,
                                       .chain = note->chain,
+                                      .controls = note->controls,
                                       .count = note->count};
 }
 
@@ -234,6 +235,29 @@ static void answer_stray(struct weft_collectives *it, const struct weft_wire_cal
     }
 }
 
+/* Are we in a call of the control plane that came, where the others are, after the collective they wait in? It
+ * cannot end, nor can theirs. Who only began theirs may come all the same, until the time is up. */
+static bool name_disorder(struct weft_collectives *it, const struct weft_wire_calling *calling,
+                          const struct weft_comm_note *note)
+{
+    const struct weft_control_channel *channel = it->comm->channel;
+    bool is_asked = calling->about == WEFT_CALLING_WHERE; /* for somebody else */
+    bool is_certain = calling->about == WEFT_CALLING_LATE || is_asked || calling->is_waiting;
+    uint32_t rank = is_asked ? calling->missing : calling->rank;
+    char text[TEXT_LEN], theirs[96], ours[96];
+    if (!is_certain || note->number < atomic_load(&it->number) ||
+        note->controls > weft_control_channel_calls(channel) ||
+        !weft_control_channel_is_in_call(channel, ours, sizeof(ours))) {
+        return false;
+    }
+    weft_comm_print_call(note, theirs, sizeof(theirs));
+    snprintf(text, sizeof(text),
+             "rank %u called %s, rank %u called %s; all ranks must make the same calls", rank,
+             theirs, it->comm->rank, ours);
+    weft_comm_report_failure(it, WEFT_ERR_MISMATCH, it->comm->rank, text, false);
+    return true;
+}
+
 /* calling->rank is one of ours. */
 static void take_report(struct weft_collectives *it, const struct weft_wire_calling *calling)
 {
@@ -244,6 +268,7 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
                                         .dtype = calling->dtype,
                                         .op = calling->op,
                                         .root = calling->root,
+                                        .controls = calling->controls,
                                         .count = calling->count};
     const struct weft_comm_note *own = own_note(it, note.number);
     const struct caller me = {it->comm->rank, own}, them = {calling->rank, &note};
@@ -254,6 +279,8 @@ static void take_report(struct weft_collectives *it, const struct weft_wire_call
     }
     if (own != NULL && is_other(own, &note)) {
         name_mismatch(it, me, them, "");
+    } else if (name_disorder(it, calling, &note)) {
+        return;
     } else if (calling->about == WEFT_CALLING_HISTORY) {
         return;
     } else if (own != NULL && own->chain != note.chain) {
@@ -356,6 +383,7 @@ void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
     const struct weft_comm_note note = note_of(it, job);
     struct weft_wire_calling calling =
         weft_comm_calling_of(it, &note, stuck->is_late ? WEFT_CALLING_LATE : WEFT_CALLING_REPORT);
+    weft_recorder_note(it->recorder, job->record, stuck->missing, stuck->percent);
     if (stuck->is_late && it->late == job->number + 1) {
         weft_comm_give_up(it, &note, stuck);
         return;
@@ -363,6 +391,7 @@ void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
     it->late = stuck->is_late ? job->number + 1 : 0;
     calling.missing = stuck->missing;
     calling.timeout_ms = stuck->timeout_ms;
+    calling.is_waiting = stuck->is_waiting;
     if (is_kept(it, job)) {
         tell(it, &calling);
     }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define VERDICT_MS 100 /* how long a call past its deadline waits for the coordinator's words */
 
@@ -51,7 +53,7 @@ static void end_by_deadline(struct weft_control_op *op, weft_control_give_up_fn 
     if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(VERDICT_MS)) != WEFT_OK) {
         weft_engine_lock(engine);
         memcpy(text, op->text, sizeof(text));
-        weft_control_channel_end(op->channel, WEFT_ERR_TIMEOUT, text);
+        weft_control_channel_end(op->channel, WEFT_ERR_TIMEOUT, op->blamed, text);
         weft_engine_unlock(engine);
     }
 }
@@ -64,6 +66,7 @@ weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_m
     if (status != WEFT_OK) {
         return status;
     }
+    op->blamed = WEFT_WIRE_NO_RANK;
     weft_engine_post(engine, &op->task);
     if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(timeout_ms)) != WEFT_OK) {
         end_by_deadline(op, give_up);
@@ -83,7 +86,7 @@ bool weft_control_channel_is_member(const struct weft_control_channel *channel, 
 
 bool weft_control_channel_is_cut(const struct weft_control_channel *channel, char text[TEXT_LEN])
 {
-    const struct weft_control *control = channel->control;
+    struct weft_control *control = channel->control;
     uint32_t gone;
     char name[96];
     for (uint32_t i = 0; control->gone_count > 0 && i < channel->count; i++) {
@@ -112,24 +115,83 @@ void weft_control_channel_rank_closed(struct weft_control_channel *channel, uint
 
 /* ---- ending ---- */
 
-void weft_control_channel_end(struct weft_control_channel *channel, weft_status_t status,
-                              const char *text)
+static void ring(const struct weft_control_channel *channel)
 {
+    uint64_t one = 1;
+    if (channel->ended_fd >= 0) {
+        (void)!write(channel->ended_fd, &one, sizeof(one));
+    }
+}
+
+void weft_control_channel_end_by(struct weft_control_channel *channel,
+                                 const struct weft_wire_notice *notice)
+{
+    weft_status_t status = (weft_status_t)notice->status;
     if (atomic_load(&channel->ended) != 0) {
         return;
     }
-    snprintf(channel->text, sizeof(channel->text), "%s", text);
+    snprintf(channel->text, sizeof(channel->text), "%s", notice->text);
+    channel->ended_rank = notice->rank;
+    channel->ended_number = notice->number;
     atomic_store_explicit(&channel->ended, status, memory_order_release);
-    weft_control_collect_end(channel, status, text);
-    weft_control_mail_end(channel, status, text);
+    ring(channel);
+    weft_control_collect_end(channel, status, channel->text);
+    weft_control_mail_end(channel, status, channel->text);
     if (channel->control->observer != NULL) {
-        channel->control->observer->ended(channel->control->observer, channel->id, status, text);
+        channel->control->observer->ended(channel->control->observer, channel->id, status,
+                                          channel->text);
     }
     while (!weft_list_is_empty(&channel->aborts)) {
         struct weft_list *node = channel->aborts.next;
         weft_list_remove(node);
         weft_control_op_done(WEFT_CONTAINER_OF(node, struct weft_control_op, node), WEFT_OK, "");
     }
+}
+
+void weft_control_channel_end(struct weft_control_channel *channel, weft_status_t status,
+                              uint32_t rank, const char *text)
+{
+    struct weft_wire_notice notice = {.status = status, .rank = rank};
+    snprintf(notice.text, sizeof(notice.text), "%s", text);
+    weft_control_channel_end_by(channel, &notice);
+}
+
+weft_status_t weft_control_channel_fd(struct weft_control_channel *channel, int *fd_p)
+{
+    weft_status_t status = weft_control_engage(channel->control); /* somebody must hear of it */
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_engine_lock(channel->control->engine);
+    if (channel->ended_fd < 0) {
+        int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (fd < 0) {
+            status = weft_fail_errno("eventfd");
+        } else {
+            channel->ended_fd = weft_fd_own(fd);
+        }
+        if (atomic_load(&channel->ended) != 0) {
+            ring(channel);
+        }
+    }
+    *fd_p = status == WEFT_OK ? channel->ended_fd : *fd_p;
+    weft_engine_unlock(channel->control->engine);
+    return status;
+}
+
+weft_status_t weft_control_channel_error(struct weft_control_channel *channel, uint32_t *rank_p,
+                                         uint32_t *number_p)
+{
+    weft_status_t status = weft_control_channel_status(channel);
+    *rank_p = WEFT_WIRE_NO_RANK;
+    *number_p = 0;
+    if (status != WEFT_OK) {
+        *number_p = channel->ended_number;
+        if (channel->ended_rank < channel->control->self.ranks) {
+            (void)weft_control_channel_is_member(channel, channel->ended_rank, rank_p);
+        }
+    }
+    return status;
 }
 
 weft_status_t weft_control_channel_status(struct weft_control_channel *channel)
@@ -165,7 +227,7 @@ static void run_abort(struct weft_engine_task *task)
 
 static uint64_t give_up_abort(struct weft_control_op *op)
 {
-    weft_control_channel_end(op->channel, WEFT_ERR_ABORTED,
+    weft_control_channel_end(op->channel, WEFT_ERR_ABORTED, op->channel->control->self.rank,
                              WEFT_CONTAINER_OF(op, struct abort_op, op)->text);
     return 0;
 }
@@ -186,6 +248,7 @@ weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, c
 static void channel_free(struct weft_control_channel *channel)
 {
     weft_control_mail_close(channel);
+    weft_fd_close(channel->ended_fd);
     free(channel->members);
     free(channel->rank_of);
     free(channel->gathered);
@@ -243,11 +306,10 @@ static void open_tree(struct weft_control_channel *channel)
     const struct weft_control *control = channel->control;
     uint64_t first = (uint64_t)channel->rank * DEGREE_MAX + 1;
     if (channel->rank_of == NULL) {
-        channel->parent = control->parent_rank;
-        channel->child_count = control->child_count;
-        for (uint32_t i = 0; i < control->child_count; i++) {
-            channel->children[i] = control->children[i].rank;
-        }
+        /* as in the start: ranks that are gone meanwhile are members */
+        channel->parent = weft_control_tree_parent(&control->tree, control->self.rank);
+        channel->child_count = weft_control_tree_children(&control->tree, control->self.rank,
+                                                          channel->children, DEGREE_MAX);
     } else {
         channel->parent = channel->rank == 0 ? WEFT_WIRE_NO_RANK : (channel->rank - 1) / DEGREE_MAX;
         while (channel->child_count < DEGREE_MAX && first + channel->child_count < channel->count) {
@@ -262,6 +324,22 @@ static void open_tree(struct weft_control_channel *channel)
     }
 }
 
+/* The verdict on a member came before its communicator was made. */
+static void end_if_late(struct weft_control_channel *channel)
+{
+    const struct weft_control *control = channel->control;
+    for (uint32_t i = 0; control->gone_count > 0 && i < channel->count; i++) {
+        const struct weft_wire_notice *verdict =
+            control->is_gone[channel->members[i]] != 0
+                ? weft_control_history_find(control, channel->members[i])
+                : NULL;
+        if (verdict != NULL) {
+            weft_control_channel_end_by(channel, verdict);
+            return;
+        }
+    }
+}
+
 weft_status_t weft_control_channel_open(struct weft_control *control, uint64_t id,
                                         const uint32_t *members, uint32_t count,
                                         struct weft_control_channel **channel_p)
@@ -273,6 +351,7 @@ weft_status_t weft_control_channel_open(struct weft_control *control, uint64_t i
     }
     channel->control = control;
     channel->id = id;
+    channel->ended_fd = -1;
     weft_list_open(&channel->node);
     weft_list_open(&channel->inbox);
     weft_list_open(&channel->mail_ops);
@@ -286,6 +365,7 @@ weft_status_t weft_control_channel_open(struct weft_control *control, uint64_t i
     open_tree(channel);
     weft_list_append(&control->channels, &channel->node);
     weft_control_deliver_early(control, channel);
+    end_if_late(channel);
     weft_engine_unlock(control->engine);
     *channel_p = channel;
     return WEFT_OK;

@@ -48,15 +48,29 @@ static struct weft_control_signature get_signature(const uint8_t *bytes)
         .kind = get32(bytes), .len = get32(bytes + 4), .root = get32(bytes + 8)};
 }
 
+static uint32_t purpose_of(const struct weft_control_signature *call)
+{
+    return call->kind == WEFT_CALL_ALLGATHER ? call->root & 0xff : WEFT_PURPOSE_ITSELF;
+}
+
+/* In the user's words: collectives have the same names. */
 static void print_call(const struct weft_control_signature *call, uint32_t number, char *text,
                        size_t room)
 {
-    if (call->kind == WEFT_CALL_BROADCAST) {
-        snprintf(text, room, "broadcast #%u of %u B from rank %u", number, call->len, call->root);
+    uint32_t purpose = purpose_of(call);
+    if (purpose == WEFT_PURPOSE_MEET) {
+        snprintf(text, room, "%s, its first collective",
+                 weft_coll_name((weft_coll_t)(call->root >> 8)));
+    } else if (purpose != WEFT_PURPOSE_ITSELF) {
+        snprintf(text, room, "weft_comm_%s (control call #%u)",
+                 purpose == WEFT_PURPOSE_SPLIT ? "split" : "duplicate", number);
+    } else if (call->kind == WEFT_CALL_BROADCAST) {
+        snprintf(text, room, "control broadcast #%u of %u B from rank %u", number, call->len,
+                 call->root);
     } else if (call->kind == WEFT_CALL_ALLGATHER) {
-        snprintf(text, room, "allgather #%u of %u B", number, call->len);
+        snprintf(text, room, "control allgather #%u of %u B", number, call->len);
     } else {
-        snprintf(text, room, "%s #%u", call_name(call->kind), number);
+        snprintf(text, room, "control %s #%u", call_name(call->kind), number);
     }
 }
 
@@ -94,7 +108,7 @@ static void fail_channel(struct weft_control_channel *channel, weft_status_t sta
 {
     struct weft_wire_notice notice = {.status = status, .rank = rank};
     snprintf(notice.text, sizeof(notice.text), "%s", text);
-    weft_control_report(channel->control, channel->id, &notice);
+    weft_control_report_own(channel->control, channel->id, &notice);
 }
 
 struct caller {
@@ -115,7 +129,9 @@ static void mismatch(struct weft_control_channel *channel, struct caller one, st
 
 static bool is_same(const struct weft_control_signature *a, const struct weft_control_signature *b)
 {
-    return a->kind == b->kind && a->len == b->len && a->root == b->root;
+    uint32_t purpose = purpose_of(a);
+    return a->kind == b->kind && a->len == b->len &&
+           (purpose == WEFT_PURPOSE_MEET ? purpose == purpose_of(b) : a->root == b->root);
 }
 
 /* ---- going up ---- */
@@ -379,7 +395,7 @@ static uint64_t give_up(struct weft_control_op *waiting)
 {
     struct collect_op *op = WEFT_CONTAINER_OF(waiting, struct collect_op, op);
     struct weft_control_channel *channel = waiting->channel;
-    char text[TEXT_LEN], call[80];
+    char text[TEXT_LEN], call[80], name[96];
     uint32_t absent = channel->parent == WEFT_WIRE_NO_RANK ? 0 : channel->parent;
     size_t len;
     if (channel->come_count == channel->child_count && channel->child_count > 0 &&
@@ -389,18 +405,24 @@ static uint64_t give_up(struct weft_control_op *waiting)
     }
     print_call(&op->call, channel->calls, call, sizeof(call));
     if (channel->come_count == channel->child_count) {
-        snprintf(text, sizeof(text), "%s timed out: no result from rank %u, which gathers it", call,
-                 absent);
+        weft_control_name_rank(channel->control, channel->members[absent], name, sizeof(name));
+        snprintf(text, sizeof(text), "%s timed out: no result from %s, which gathers it", call,
+                 name);
     } else {
-        len = (size_t)snprintf(text, sizeof(text), "%s timed out; absent: rank", call);
-        for (uint32_t i = 0; i < channel->child_count && len < sizeof(text) - 16; i++) {
+        len = (size_t)snprintf(text, sizeof(text), "%s timed out; absent:", call);
+        for (uint32_t i = 0; i < channel->child_count && len < sizeof(text); i++) {
             if (!channel->has_come[i]) {
+                bool is_first = text[len - 1] == ':';
                 absent = channel->children[i];
-                len += (size_t)snprintf(text + len, sizeof(text) - len, " %u", absent);
+                weft_control_name_rank(channel->control, channel->members[absent], name,
+                                       sizeof(name));
+                len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s",
+                                        is_first ? " " : ", ", name);
             }
         }
     }
     memcpy(waiting->text, text, sizeof(waiting->text));
+    waiting->blamed = channel->members[absent];
     fail_channel(channel, WEFT_ERR_TIMEOUT, channel->members[absent], text);
     return 0;
 }
@@ -411,9 +433,10 @@ static weft_status_t collect(struct weft_control_channel *channel, struct collec
     op->op.task.run = run_collect;
     op->op.channel = channel;
     if (result_len(channel, &op->call) > RESULT_MAX) {
-        return weft_fail(WEFT_ERR_INVALID,
-                         "%s of %u B over %u ranks is too large for the control plane (%u MiB)",
-                         call_name(op->call.kind), op->call.len, channel->count, RESULT_MAX >> 20);
+        return weft_fail(
+            WEFT_ERR_INVALID,
+            "control %s of %u B over %u ranks is too large for the control plane (%u MiB)",
+            call_name(op->call.kind), op->call.len, channel->count, RESULT_MAX >> 20);
     }
     return weft_control_op_run(&op->op, timeout_ms + grace_ms(channel), give_up);
 }
@@ -427,9 +450,37 @@ weft_status_t weft_control_barrier_wait(struct weft_control_channel *channel, ui
 weft_status_t weft_control_allgather_wait(struct weft_control_channel *channel, const void *mine,
                                           size_t len, void *all, uint64_t timeout_ms)
 {
+    const struct weft_control_gather gather = {.mine = mine, .len = len, .all = all};
+    return weft_control_gather_wait(channel, &gather, timeout_ms);
+}
+
+weft_status_t weft_control_gather_wait(struct weft_control_channel *channel,
+                                       const struct weft_control_gather *gather,
+                                       uint64_t timeout_ms)
+{
     struct collect_op op = {
-        .call = {.kind = WEFT_CALL_ALLGATHER, .len = (uint32_t)len}, .mine = mine, .result = all};
+        .call = {.kind = WEFT_CALL_ALLGATHER,
+                 .len = (uint32_t)gather->len,
+                 .root = (uint32_t)gather->purpose | (uint32_t)gather->coll << 8},
+        .mine = gather->mine,
+        .result = gather->all};
     return collect(channel, &op, timeout_ms);
+}
+
+uint32_t weft_control_channel_calls(const struct weft_control_channel *channel)
+{
+    return channel->calls;
+}
+
+bool weft_control_channel_is_in_call(const struct weft_control_channel *channel, char *text,
+                                     size_t room)
+{
+    if (channel->collect == NULL) {
+        return false;
+    }
+    print_call(&WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)->call, channel->calls,
+               text, room);
+    return true;
 }
 
 weft_status_t weft_control_broadcast_wait(struct weft_control_channel *channel, void *data,

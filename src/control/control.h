@@ -44,8 +44,17 @@ uint32_t weft_control_tree_children(const struct weft_control_tree *tree, uint32
                                     uint32_t *children, uint32_t room);
 /* The neighbour of `from` on the way to `to` (to ≠ from). */
 uint32_t weft_control_tree_hop(const struct weft_control_tree *tree, uint32_t from, uint32_t to);
-/* Is `rank` in the subtree of `top` (top itself included)? */
-bool weft_control_tree_is_below(const struct weft_control_tree *tree, uint32_t top, uint32_t rank);
+/* The same with ranks that are out (is_out[rank] not 0; NULL: nobody is): who is above `rank` now? NO_RANK: nobody. */
+uint32_t weft_control_tree_up(const struct weft_control_tree *tree, const uint8_t *is_out,
+                              uint32_t rank);
+/* Who leads a group now; NO_RANK: nobody of it is left. */
+uint32_t weft_control_tree_first(const struct weft_control_tree *tree, const uint8_t *is_out,
+                                 uint32_t group);
+/* Nobody is ever above one that precedes it. */
+bool weft_control_tree_precedes(const struct weft_control_tree *tree, uint32_t a, uint32_t b);
+/* Does the way from one to the other lead over `via`, an end of it included? */
+bool weft_control_tree_passes(const struct weft_control_tree *tree, const uint8_t *is_out,
+                              uint32_t from, uint32_t to, uint32_t via);
 
 /* ---- doors (door.c): the listeners of a root, open from the making of an id on ---- */
 
@@ -89,7 +98,6 @@ struct weft_control_spec {
     char above_local[WEFT_WIRE_NAME_LEN]; /* its abstract socket; "": unknown */
     bool is_above_here; /* it is on this host: only its local socket may be late */
     bool is_above_up;   /* its listener was open before we heard of it: refused means gone */
-    struct sockaddr_storage listen_addr; /* where to listen for tree children; family 0: nowhere */
 };
 
 struct weft_control;
@@ -132,8 +140,9 @@ struct weft_control_observer {
     /* a channel has ended */
     void (*ended)(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
                   const char *text);
-    /* Its control connection is dead; do messages still reach it by other ways? */
-    bool (*reaches)(struct weft_control_observer *observer, uint32_t rank);
+    /* Its control connection is dead; may messages still reach it by other ways? *is_alive_p: they do, as far
+     * as is known; else it is being tried. */
+    bool (*reaches)(struct weft_control_observer *observer, uint32_t rank, bool *is_alive_p);
     /* Which NICs may a control connection go by? Returns how many; asked once, when it may matter. */
     uint32_t (*nics)(struct weft_control_observer *observer,
                      struct weft_control_nic nics[WEFT_CONTROL_NICS]);
@@ -141,7 +150,7 @@ struct weft_control_observer {
 /* One observer, lent; NULL: none any more. Calls that came before are handed over now. Not under the
  * lock. */
 void weft_control_observe(struct weft_control *control, struct weft_control_observer *observer);
-/* False: there is no way there. */
+/* May be lost when ranks die, so who gets no answer calls again. False: it is gone. */
 bool weft_control_call(struct weft_control *control, uint32_t to, const void *payload, size_t len);
 bool weft_control_is_gone(const struct weft_control *control, uint32_t rank);
 /* Something failed on the channel with this id: the coordinator is asked to tell all its members, and
@@ -165,6 +174,11 @@ weft_status_t weft_control_channel_open(struct weft_control *control, uint64_t i
 void weft_control_channel_close(struct weft_control_channel *channel);
 /* Any thread: OK, or what ended it (sets the error text). */
 weft_status_t weft_control_channel_status(struct weft_control_channel *channel);
+/* The same, and who failed (its rank here; NO_RANK: nobody in particular, or no member) by which verdict (0: none). */
+weft_status_t weft_control_channel_error(struct weft_control_channel *channel, uint32_t *rank_p,
+                                         uint32_t *number_p);
+/* Readable once it has ended; stays the channel's. Any thread. */
+weft_status_t weft_control_channel_fd(struct weft_control_channel *channel, int *fd_p);
 /* Any thread. Ends it on all ranks. */
 weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, const char *reason);
 
@@ -172,8 +186,34 @@ weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, c
 weft_status_t weft_control_barrier_wait(struct weft_control_channel *channel, uint64_t timeout_ms);
 weft_status_t weft_control_allgather_wait(struct weft_control_channel *channel, const void *mine,
                                           size_t len, void *all, uint64_t timeout_ms);
+/* An allgather that is part of another call: that one is named, and compared. */
+enum weft_control_purpose {
+    WEFT_PURPOSE_ITSELF,
+    WEFT_PURPOSE_SPLIT,
+    WEFT_PURPOSE_DUPLICATE,
+    WEFT_PURPOSE_MEET, /* the first collective */
+};
+struct weft_control_gather {
+    enum weft_control_purpose purpose;
+    weft_coll_t coll; /* MEET: not compared */
+    const void *mine;
+    size_t len;
+    void *all;
+};
+weft_status_t weft_control_gather_wait(struct weft_control_channel *channel,
+                                       const struct weft_control_gather *gather,
+                                       uint64_t timeout_ms);
+/* Such calls of this rank that are over; nobody makes one meanwhile. */
+uint32_t weft_control_channel_calls(const struct weft_control_channel *channel);
+/* Under the lock: is this rank in one (number `calls`)? Then words for it. */
+bool weft_control_channel_is_in_call(const struct weft_control_channel *channel, char *text,
+                                     size_t room);
 weft_status_t weft_control_broadcast_wait(struct weft_control_channel *channel, void *data,
                                           size_t len, uint32_t root, uint64_t timeout_ms);
+/* Who of its members goes on: those who call this with the same number, and everybody else is gone. Ranks of the job,
+ * room for all members. Also of a channel that has ended. ERR_NETWORK: this rank is in the smaller part. */
+weft_status_t weft_control_shrink_wait(struct weft_control_channel *channel, uint32_t number,
+                                       uint32_t *ranks, uint32_t *count_p, uint64_t timeout_ms);
 weft_status_t weft_control_mail_send(struct weft_control_channel *channel, uint32_t to,
                                      uint32_t tag, const void *data, size_t len,
                                      uint64_t timeout_ms);

@@ -216,6 +216,9 @@ static weft_status_t fill_table(struct weft_control_start *start, uint32_t *inde
     weft_control_tree_fans(table->groups - 1, most - 1,
                            (uint32_t)start->control->params->number[WEFT_PARAM_TREE_DEGREE],
                            &table->fan_groups, &table->fan_local);
+    if (table->groups > 1) {
+        weft_control_heal_open_port(start->control, &table->group[0].addr);
+    }
     return WEFT_OK;
 }
 

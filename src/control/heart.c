@@ -29,11 +29,6 @@ struct weft_control_watch {
     uint64_t stopped_ns; /* when it was first seen stopped */
 };
 
-static struct weft_control_watch *watch_at(struct weft_control *control, uint32_t i)
-{
-    return &control->watches[i];
-}
-
 static void neighbour_ended(struct weft_control *control, uint32_t rank)
 {
     struct weft_net_conn *conn = weft_control_conn_to(control, rank);
@@ -79,8 +74,7 @@ static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_c
     }
 }
 
-/* A local leaf that has called nothing yet does not beat; the kernel tells whether it is stopped. */
-static bool is_process_stopped(pid_t pid)
+char weft_control_process_state(pid_t pid)
 {
     char path[32];
     char stat[512];
@@ -90,13 +84,23 @@ static bool is_process_stopped(pid_t pid)
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return false;
+        return '\0';
     }
     len = read(fd, stat, sizeof(stat) - 1);
     close(fd);
     stat[len > 0 ? len : 0] = '\0';
     state = strrchr(stat, ')'); /* pid (name) state …; a name may hold anything */
-    return state != NULL && (state[2] == 'T' || state[2] == 't');
+    if (state == NULL || state[1] == '\0') {
+        return '\0';
+    }
+    return state[2];
+}
+
+/* A local leaf that has called nothing yet does not beat; the kernel tells whether it is stopped. */
+static bool is_process_stopped(pid_t pid)
+{
+    char state = weft_control_process_state(pid);
+    return state == 'T' || state == 't';
 }
 
 /* Since when it has been silent; 0: it is not. */
@@ -115,7 +119,7 @@ static uint64_t silent_since(struct weft_control_watch *watch, const struct weft
 }
 
 static void check_silence(struct weft_control *control, struct weft_control_watch *watch,
-                          const struct weft_net_conn *conn, uint64_t now_ns)
+                          struct weft_net_conn *conn, uint64_t now_ns)
 {
     uint64_t beat_ns = (uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT] * WEFT_NS_PER_MS;
     uint64_t asked_ns = (uint64_t)control->params->number[WEFT_PARAM_SILENT] * WEFT_NS_PER_MS;
@@ -143,7 +147,7 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
 
 /* One of several NICs died, and it was ours: the kernel goes on trying, messages go by the others. */
 static bool is_reached_otherwise(struct weft_control *control, struct weft_control_watch *watch,
-                                 const struct weft_net_conn *conn)
+                                 struct weft_net_conn *conn)
 {
     uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
     struct weft_control_observer *observer = control->observer;
@@ -152,17 +156,18 @@ static bool is_reached_otherwise(struct weft_control *control, struct weft_contr
     if (mend != NULL && mend->returning != NULL) {
         return true; /* it is on its way back */
     }
-    if (observer == NULL || !observer->reaches(observer, watch->rank)) {
+    bool is_alive = false;
+    if (observer == NULL || !observer->reaches(observer, watch->rank, &is_alive)) {
         return false;
     }
     if (!watch->is_detoured && weft_net_conn_is_path_dead(conn, path_ms)) {
         watch->is_detoured = true;
         weft_control_name_rank(control, watch->rank, name, sizeof(name));
-        weft_log(
-            control, WARN,
-            "the path of the control connection to %s is dead, messages still reach it: waiting "
-            "for the path to come back",
-            name);
+        weft_log(control, WARN,
+                 "the path of the control connection to %s is dead, %s: waiting for the path to "
+                 "come back",
+                 name,
+                 is_alive ? "messages still reach it" : "and so are those of messages at present");
     }
     return true;
 }
@@ -172,7 +177,7 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
 {
     uint64_t period_ns = (uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT] * WEFT_NS_PER_MS;
     uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
-    struct weft_net_conn *conn = weft_control_conn_to(control, watch->rank);
+    struct weft_net_conn *conn = watch != NULL ? weft_control_conn_to(control, watch->rank) : NULL;
     bool is_reached, is_due;
     if (conn == NULL) {
         return;
@@ -207,31 +212,54 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
 static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_control *control = WEFT_CONTAINER_OF(timer, struct weft_control, heart);
-    for (uint32_t i = 0; i <= control->child_count; i++) {
-        beat_neighbour(control, watch_at(control, i), now_ns);
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        beat_neighbour(control, control->children[i].watch, now_ns);
     }
+    beat_neighbour(control, control->parent_watch, now_ns);
     weft_control_ways_beat(control);
     weft_engine_timer_set(
         control->engine, timer,
         weft_clock_after_ms((uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT]));
 }
 
+struct weft_control_watch *weft_control_watch_open(struct weft_control *control, uint32_t rank)
+{
+    struct weft_control_watch *watch = calloc(1, sizeof(*watch));
+    const struct weft_net_conn *conn = weft_control_conn_to(control, rank);
+    if (watch == NULL) {
+        return NULL;
+    }
+    watch->control = control;
+    watch->source.fd = -1;
+    watch->rank = rank;
+    if (conn != NULL) {
+        weft_net_conn_persist(conn);
+    }
+    return watch;
+}
+
+void weft_control_watch_close(struct weft_control_watch *watch)
+{
+    if (watch != NULL) {
+        int fd = watch->source.fd;
+        weft_engine_remove(watch->control->engine, &watch->source);
+        weft_fd_close(fd);
+        free(watch);
+    }
+}
+
 weft_status_t weft_control_heart_open(struct weft_control *control)
 {
-    control->watches = calloc((size_t)control->child_count + 1, sizeof(*control->watches));
-    if (control->watches == NULL) {
-        return weft_fail(WEFT_ERR_MEMORY, "no memory for heartbeats");
+    bool is_full;
+    control->parent_watch = weft_control_watch_open(control, control->parent_rank);
+    is_full = control->parent_watch != NULL;
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        struct weft_control_child *child = &control->children[i];
+        child->watch = weft_control_watch_open(control, child->rank);
+        is_full = is_full && child->watch != NULL;
     }
-    for (uint32_t i = 0; i <= control->child_count; i++) {
-        struct weft_control_watch *watch = watch_at(control, i);
-        const struct weft_net_conn *conn;
-        watch->control = control;
-        watch->source.fd = -1;
-        watch->rank = i < control->child_count ? control->children[i].rank : control->parent_rank;
-        conn = weft_control_conn_to(control, watch->rank);
-        if (conn != NULL) {
-            weft_net_conn_persist(conn);
-        }
+    if (!is_full) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for heartbeats");
     }
     weft_engine_timer_open(&control->heart, heart_fired);
     weft_engine_timer_set(
@@ -243,10 +271,10 @@ weft_status_t weft_control_heart_open(struct weft_control *control)
 void weft_control_heart_close(struct weft_control *control)
 {
     weft_engine_timer_cancel(control->engine, &control->heart);
-    for (uint32_t i = 0; control->watches != NULL && i <= control->child_count; i++) {
-        struct weft_control_watch *watch = watch_at(control, i);
-        int fd = watch->source.fd;
-        weft_engine_remove(control->engine, &watch->source);
-        weft_fd_close(fd);
+    weft_control_watch_close(control->parent_watch);
+    control->parent_watch = NULL;
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        weft_control_watch_close(control->children[i].watch);
+        control->children[i].watch = NULL;
     }
 }

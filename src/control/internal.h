@@ -22,16 +22,26 @@ enum weft_control_role {
     ROLE_PARTING,   /* answered; it goes when it has attached elsewhere */
     ROLE_SEEKING,   /* ours, to the parent again, by another way (ways.c) */
     ROLE_RETURNING, /* a tree child's, which has not left its old connection yet */
+    ROLE_HEALING,   /* ours, to who is above us now that our parent is gone (heal.c) */
+    ROLE_ADOPTING,  /* ours, to one who is below us now and cannot know where we are */
+    ROLE_VISITOR,   /* one that is to be below us has come, and said nothing yet */
+    ROLE_ADOPTER,   /* the same of one above */
 };
 
 struct weft_control_child {
     uint32_t rank;
-    struct weft_net_conn *conn;     /* NULL: not attached yet, or gone */
-    struct weft_control_mend *mend; /* owned; NULL: its connection is never replaced */
+    struct weft_net_conn *conn;       /* NULL: not attached yet, or gone */
+    struct weft_control_mend *mend;   /* owned; NULL: its connection is never replaced */
+    struct weft_control_watch *watch; /* owned */
 };
 
-struct weft_control_watch; /* heart.c */
-struct weft_control_ways;  /* ways.c */
+struct weft_control_watch;   /* heart.c */
+struct weft_control_ways;    /* ways.c */
+struct weft_control_heal;    /* heal.c */
+struct weft_control_shrinks; /* shrink.c */
+
+/* How a rank is gone. */
+enum { WEFT_GONE_DEAD = 1, WEFT_GONE_CLOSED, WEFT_GONE_UNREACHED };
 
 /* What outlives a connection to a neighbour: kept in conn->edge (mend.c). */
 struct weft_control_mend {
@@ -65,16 +75,21 @@ struct weft_control {
     struct weft_control_mend *parent_mend; /* owned; NULL: it is never replaced */
     struct weft_control_ways *ways;        /* owned; NULL: not needed yet */
     struct weft_control_child *children;   /* [child_count], owned */
-    uint32_t child_count;
-    struct weft_list parting; /* first connections that were answered, on their way out */
+    uint32_t child_count, child_room;
+    bool is_top;                    /* nobody is above us: we coordinate */
+    struct weft_control_heal *heal; /* owned; NULL: no memory, or a job of one rank */
+    struct weft_list parting;       /* first connections that were answered, on their way out */
 
     _Atomic bool is_engaged; /* the background thread serves our engine */
     struct weft_engine_timer heart;
-    struct weft_control_watch *watches; /* [child_count + 1], the last is the parent's; owned */
-    struct weft_engine_timer news;      /* coordinator: closed ranks to tell */
+    struct weft_control_watch *parent_watch; /* owned */
+    struct weft_engine_timer news;           /* coordinator: closed ranks to tell */
     uint32_t *closed; /* ranks that closed in good order since the last news; owned */
     uint32_t closed_count, closed_room;
-    uint8_t *is_gone;    /* [ranks]: closed or dead; owned */
+    uint8_t *is_gone; /* [ranks]: closed or dead; owned */
+    uint8_t *is_out;  /* [ranks]: gone, or seems so to us: no way leads over it; owned */
+    uint32_t *
+        via; /* [ranks]: by which child a rank was heard of, or NO_RANK; owned; NULL: nobody is gone */
     uint32_t verdicts;   /* coordinator: how many were given */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
@@ -82,11 +97,19 @@ struct weft_control {
     struct weft_list early_calls;           /* that came before there was one */
     struct weft_list channels;
     unsigned early_count;
-    struct weft_list early; /* frames for channels that are not open here yet */
-    uint64_t ended[64];     /* ids of closed channels: their frames are sunk */
+    /* A verdict that found no memory among the early frames; its len 0: there is none. */
+    struct weft_wire_frame last_verdict_frame;
+    uint8_t last_verdict[WEFT_WIRE_NOTICE_MAX];
+    struct weft_list early;               /* frames for channels that are not open here yet */
+    struct weft_control_history *history; /* owned; NULL: nothing happened */
+    struct weft_control_shrinks *shrinks; /* owned; NULL: nobody asked */
+    uint64_t ended[64];                   /* ids of closed channels: their frames are sunk */
     unsigned ended_next;
     bool is_closing;
 };
+
+/* ---- close.c ---- */
+void weft_control_close_list(struct weft_list *list); /* of connections */
 
 /* ---- start.c ---- */
 extern const struct weft_net_conn_ops weft_control_conn_ops;
@@ -94,6 +117,9 @@ void weft_control_start_fail(struct weft_control *control, weft_status_t status,
                              const char *fmt, ...) WEFT_PRINTF(4, 5);
 
 /* ---- route.c: frames between neighbours ---- */
+/* Ranks may hang elsewhere than the tree says when others are gone: where they do is remembered. */
+void weft_control_via_open(struct weft_control *control);
+void weft_control_tell_below(struct weft_control *control, struct weft_net_conn *conn);
 /* To this rank of the job, by way of the tree; to myself: handled at once. False: no way there. */
 bool weft_control_route(struct weft_control *control, struct weft_wire_frame *frame,
                         const void *payload, size_t len);
@@ -116,8 +142,8 @@ void weft_control_calls_close(struct weft_control *control);
 
 /* The connection to this neighbour; NULL: none (any more). */
 struct weft_net_conn *weft_control_conn_to(struct weft_control *control, uint32_t rank);
-/* Is `to`, or a rank on the way to it, gone? *gone_p: which. */
-bool weft_control_is_cut(const struct weft_control *control, uint32_t to, uint32_t *gone_p);
+/* Is `to` gone, or is there no way to it now? *gone_p: it, or who is gone on the way. */
+bool weft_control_is_cut(struct weft_control *control, uint32_t to, uint32_t *gone_p);
 
 /* ---- mend.c: what makes connections replaceable ---- */
 /* NULL: no memory. close takes NULL. */
@@ -168,17 +194,29 @@ void weft_control_ways_hello(struct weft_control *control, struct weft_net_conn 
 void weft_control_ways_left(struct weft_net_conn *conn);
 /* A child's connection has ended: true if another one had come before, which takes its place. */
 bool weft_control_ways_replace(struct weft_control *control, struct weft_net_conn *conn);
+/* There is another parent: its ways are not known. */
+void weft_control_ways_renew(struct weft_control *control);
 /* This neighbour is lost. */
 void weft_control_ways_forget(struct weft_control *control, uint32_t rank);
 void weft_control_ways_close(struct weft_control *control);
 
 /* ---- verdict.c ---- */
+uint32_t weft_control_next_verdict(uint32_t latest, uint32_t rank, uint32_t ranks);
 void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,
                                  weft_status_t status, const char *why);
 /* Something failed: up to the coordinator, who numbers it and floods it. comm 0: all channels with
  * `rank`. */
 void weft_control_report(struct weft_control *control, uint64_t comm,
                          const struct weft_wire_notice *notice);
+/* The same for what this rank itself found out about itself or its way to another: with its name, where the words
+ * alone would not tell whose memory or system it was. */
+void weft_control_report_own(struct weft_control *control, uint64_t comm,
+                             const struct weft_wire_notice *notice);
+/* It is so: here, and for everybody below. */
+void weft_control_judge(struct weft_control *control, uint64_t comm,
+                        const struct weft_wire_notice *notice);
+/* Which ranks have closed in good order, to a new neighbour. */
+void weft_control_tell_closed(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_notice_arrived(struct weft_control *control, const struct weft_wire_frame *frame,
                                  const uint8_t *payload);
 void weft_control_closed_arrived(struct weft_control *control, struct weft_net_conn *from,
@@ -187,14 +225,69 @@ void weft_control_rank_closed(struct weft_control *control, uint32_t rank);
 void weft_control_news_flush(struct weft_control *control);
 void weft_control_news_fire(struct weft_engine_timer *timer, uint64_t now_ns);
 
+/* ---- history.c: what was said, for those who were not there ---- */
+/* Keeps a verdict. */
+void weft_control_history_add(struct weft_control *control, uint64_t comm,
+                              const struct weft_wire_notice *notice);
+bool weft_control_history_has(const struct weft_control *control, uint64_t comm);
+/* The verdict on a rank; NULL: there is none. */
+const struct weft_wire_notice *weft_control_history_find(const struct weft_control *control,
+                                                         uint32_t rank);
+/* All of it to a new neighbour; type: REPORT or VERDICT. */
+void weft_control_history_tell(struct weft_control *control, struct weft_net_conn *conn,
+                               enum weft_wire_type type);
+void weft_control_history_close(struct weft_control *control);
+
+/* ---- heal.c and its neighbours: who hangs below whom when ranks are gone ---- */
+/* The start is over: from now on we can be found by those of this host. */
+void weft_control_heal_open(struct weft_control *control);
+/* Somebody is gone: others may come to us, or may have to be called. is_calm: it closed in good order. */
+void weft_control_heal_changed(struct weft_control *control, bool is_calm);
+/* Our parent is gone. */
+void weft_control_heal_orphaned(struct weft_control *control);
+/* What was reported is kept until it is judged (false: no memory), so that a new parent hears it, too. */
+bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
+                            const struct weft_wire_notice *notice);
+void weft_control_heal_judged(struct weft_control *control, uint64_t comm, uint32_t rank);
+/* Are we on the way to a new parent, and not for long? */
+bool weft_control_heal_is_hopeful(const struct weft_control *control);
+/* A HEAL or ADOPT connection came; its first frame (false: it is closed); one of ours is open; one is over that was
+ * nobody's yet. */
+void weft_control_heal_hello(struct weft_control *control, struct weft_net_conn *conn);
+bool weft_control_heal_first(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_heal_opened(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn *conn);
+/* For those on other hosts: a leader's listener stays when the start is over; the root, whose port the next job may
+ * need, opens one at the same address, and *addr becomes that (port 0: there is none). */
+void weft_control_heal_take(struct weft_control *control, struct weft_net_acceptor *acceptor);
+void weft_control_heal_open_port(struct weft_control *control, struct weft_wire_addr *addr);
+void weft_control_heal_close(struct weft_control *control);
+
+/* ---- shrink.c ---- */
+void weft_control_shrink_arrived(struct weft_control *control, struct weft_net_conn *from,
+                                 const struct weft_wire_frame *frame, const uint8_t *payload);
+/* Somebody is gone, or we coordinate: can anything be decided now? */
+void weft_control_shrink_check(struct weft_control *control);
+/* There is another coordinator: who waits asks it. */
+void weft_control_shrink_moved(struct weft_control *control);
+/* What was decided, to a new neighbour. */
+void weft_control_shrink_tell(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_shrinks_close(struct weft_control *control);
+
 /* ---- heart.c ---- */
 weft_status_t weft_control_heart_open(struct weft_control *control);
+/* As in /proc: 'T': stopped, 'Z': ended; 0: there is none. */
+char weft_control_process_state(pid_t pid);
+/* For a neighbour; owned by the caller; NULL: no memory. */
+struct weft_control_watch *weft_control_watch_open(struct weft_control *control, uint32_t rank);
+void weft_control_watch_close(struct weft_control_watch *watch); /* NULL is fine */
 void weft_control_heart_close(struct weft_control *control);
 
 /* ---- channel.c and the files of its operations ---- */
 enum weft_control_call { WEFT_CALL_BARRIER = 1, WEFT_CALL_ALLGATHER, WEFT_CALL_BROADCAST };
 
-/* What a rank called, as it travels in front of contributions and results. */
+/* What a rank called, as it travels in front of contributions and results. ALLGATHER: root is what for, enum
+ * weft_control_purpose in the lowest byte, behind it the collective. */
 struct weft_control_signature {
     uint32_t kind, len, root;
 };
@@ -209,8 +302,11 @@ struct weft_control_channel {
     uint32_t *members;    /* [count] ranks of the job; owned */
     uint32_t *rank_of;    /* [ranks of the job] or NULL when the same; owned */
 
-    _Atomic uint32_t ended; /* the abort word: a status; text below is written before */
+    _Atomic uint32_t ended; /* the abort word: a status; what follows is written before */
     char text[TEXT_LEN];
+    uint32_t ended_rank,
+        ended_number; /* of the job, or NO_RANK; of the verdict, 0: there was none */
+    int ended_fd;     /* eventfd, owned; -1: nobody asked for one */
     /* collect.c: the collective in progress or about to be */
     uint32_t depth, height;       /* of this rank, of the whole tree */
     uint32_t parent, child_count; /* channel ranks */
@@ -226,18 +322,22 @@ struct weft_control_channel {
     uint32_t gathered_count;
 
     /* mail.c */
-    struct weft_list inbox;    /* messages not received yet */
-    struct weft_list mail_ops; /* callers waiting */
-    struct weft_list aborts;   /* callers of abort, waiting for their own verdict */
+    struct weft_list inbox;         /* messages not received yet */
+    struct weft_list mail_ops;      /* callers waiting */
+    struct weft_list aborts;        /* callers of abort, waiting for their own verdict */
+    struct weft_control_op *shrink; /* shrink.c: who waits; NULL: nobody */
     uint32_t
         *unreceived; /* [count] bytes on their way to each rank; owned, made at the first send */
 };
 
 bool weft_control_channel_is_member(const struct weft_control_channel *channel, uint32_t job_rank,
                                     uint32_t *rank_p);
-/* Ends it (once) and fails every waiting call. */
+/* Ends it (once) and fails every waiting call, by our own judgement. rank: of the job, who is to blame, or NO_RANK. */
 void weft_control_channel_end(struct weft_control_channel *channel, weft_status_t status,
-                              const char *text);
+                              uint32_t rank, const char *text);
+/* The same, by a verdict. */
+void weft_control_channel_end_by(struct weft_control_channel *channel,
+                                 const struct weft_wire_notice *notice);
 /* A rank closed in good order: fails what waits for it or for somebody behind it. */
 void weft_control_channel_rank_closed(struct weft_control_channel *channel, uint32_t job_rank);
 /* Is a member out of reach? Then words why, for who calls now. */
@@ -263,8 +363,9 @@ struct weft_control_op {
     _Atomic uint32_t is_done;
     weft_status_t status;
     char text[TEXT_LEN];
+    uint32_t blamed; /* at its deadline: the rank of the job that it waits for, or NO_RANK */
 };
-/* Runs under the lock when a call's deadline has passed: leaves its words in op->text and reports
+/* Runs under the lock when a call's deadline has passed: leaves its words in op->text, whom in op->blamed, and reports
  * them. Not zero: it has reason to wait so many ms longer, and will be asked once more. */
 typedef uint64_t (*weft_control_give_up_fn)(struct weft_control_op *op);
 /* Posts and waits: op->task.run is set. After a timeout the verdict that comes back, or its absence,

@@ -191,8 +191,9 @@ void weft_control_join_lost(struct weft_control_start *start, struct weft_net_co
         return;
     }
     if (was_joined) {
-        weft_control_start_fail(start->control, WEFT_ERR_PEER, rank,
-                                "rank %u (%s) %s during the start", rank, peer, words);
+        weft_control_start_fail(start->control, status == WEFT_ERR_MEMORY ? status : WEFT_ERR_PEER,
+                                rank, "rank %u (%s) %s%s during the start", rank, peer,
+                                status == WEFT_ERR_MEMORY ? "is lost: " : "", words);
     } else if (start->is_by_leader && !failure.is_refused) {
         leave_leader(start);
     } else {
@@ -209,8 +210,28 @@ static weft_status_t serve(struct weft_control_start *start, int fd,
                                   &weft_control_conn_ops, control, acceptor_p);
 }
 
+static weft_status_t open_port(struct weft_control_start *start)
+{
+    const struct weft_params *params = start->control->params;
+    struct sockaddr_storage addr;
+    struct weft_control_door door;
+    weft_status_t status =
+        weft_net_addr_towards(params->text[WEFT_PARAM_SOCKET_IFNAME], &start->spec.above[0], &addr);
+    if (status == WEFT_OK) {
+        status = weft_control_door_open(&addr, params->text[WEFT_PARAM_PORT_RANGE], NULL, &door);
+    }
+    if (status == WEFT_OK) {
+        status = serve(start, door.tcp, &start->tcp);
+    }
+    if (status == WEFT_OK) {
+        start->me.addr = door.addr;
+    }
+    return status;
+}
+
 /* In a job that may need tree parents besides root and leaders every rank opens its ears before it
- * joins: a local socket, and a port if it may lead a group. Twice is harmless. */
+ * joins: a local socket. Who may lead a group opens a port: for tree children, and for those who lose their parent
+ * later. Twice is harmless. */
 static weft_status_t open_ears(struct weft_control_start *start, bool is_over_tcp)
 {
     struct weft_control *control = start->control;
@@ -218,11 +239,10 @@ static weft_status_t open_ears(struct weft_control_start *start, bool is_over_tc
     struct weft_control_door door;
     char name[WEFT_WIRE_NAME_LEN];
     weft_status_t status = WEFT_OK;
-    if (!spec->has_segments &&
-        (int64_t)control->self.ranks - 1 <= control->params->number[WEFT_PARAM_TREE_DEGREE]) {
-        return WEFT_OK;
-    }
-    if (start->own == NULL) {
+    bool has_inner_parents =
+        spec->has_segments ||
+        (int64_t)control->self.ranks - 1 > control->params->number[WEFT_PARAM_TREE_DEGREE];
+    if (has_inner_parents && start->own == NULL) {
         weft_wire_local_name(control->self.key, control->self.job, control->self.epoch, "rank",
                              control->self.rank, name);
         status = weft_control_door_open(NULL, "", name, &door);
@@ -232,13 +252,12 @@ static weft_status_t open_ears(struct weft_control_start *start, bool is_over_tc
         }
         status = status == WEFT_OK ? serve(start, door.local, &start->own) : status;
     }
-    if (status == WEFT_OK && is_over_tcp && spec->listen_addr.ss_family != 0 &&
-        start->tcp == NULL) {
-        status = weft_control_door_open(&spec->listen_addr,
-                                        control->params->text[WEFT_PARAM_PORT_RANGE], NULL, &door);
-        if (status == WEFT_OK) {
-            start->me.addr = door.addr;
-            status = serve(start, door.tcp, &start->tcp);
+    if (status == WEFT_OK && is_over_tcp && spec->above_count > 0 && start->tcp == NULL) {
+        status = open_port(start);
+        if (status != WEFT_OK && !has_inner_parents) {
+            weft_log(control, INFO, "no other host can attach to this rank later: %s",
+                     weft_error_text());
+            status = WEFT_OK;
         }
     }
     return status;

@@ -39,7 +39,11 @@ static void cut_text(const struct weft_control_channel *channel, uint32_t peer, 
 {
     char name[96];
     weft_control_name_rank(channel->control, gone, name, sizeof(name));
-    snprintf(text, TEXT_LEN, "%s closed or died; rank %u cannot be reached", name, peer);
+    if (gone == channel->members[peer]) {
+        snprintf(text, TEXT_LEN, "%s closed or died", name);
+    } else {
+        snprintf(text, TEXT_LEN, "%s closed or died; rank %u cannot be reached", name, peer);
+    }
 }
 
 /* ---- receiving ---- */
@@ -114,7 +118,10 @@ static void keep_message(struct weft_control_channel *channel, uint32_t from,
 {
     struct message *message = malloc(sizeof(*message) + frame->len);
     if (message == NULL) {
-        weft_control_channel_end(channel, WEFT_ERR_MEMORY, "no memory for a control message");
+        struct weft_wire_notice notice = {.status = WEFT_ERR_MEMORY,
+                                          .rank = channel->members[channel->rank],
+                                          .text = "no memory for a control message"};
+        weft_control_report_own(channel->control, channel->id, &notice);
         return;
     }
     message->from = from;
@@ -283,10 +290,13 @@ static uint64_t give_up(struct weft_control_op *waiting)
     struct weft_control_channel *channel = waiting->channel;
     struct weft_wire_notice notice = {.status = WEFT_ERR_TIMEOUT,
                                       .rank = channel->members[op->peer]};
+    char name[96];
+    weft_control_name_rank(channel->control, notice.rank, name, sizeof(name));
     snprintf(notice.text, sizeof(notice.text),
-             "rank %u waited in vain for rank %u to %s a message with tag %u", channel->rank,
-             op->peer, op->is_send ? "receive" : "send", op->tag);
+             "rank %u waited in vain for %s to %s a message with tag %u",
+             channel->control->self.rank, name, op->is_send ? "receive" : "send", op->tag);
     memcpy(waiting->text, notice.text, sizeof(waiting->text));
+    waiting->blamed = notice.rank;
     weft_control_report(channel->control, channel->id, &notice);
     return 0;
 }

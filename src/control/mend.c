@@ -91,6 +91,7 @@ weft_status_t weft_control_say(struct weft_net_conn *conn, struct weft_wire_fram
         return weft_net_conn_send(conn, frame, payload, len);
     }
     if (!keep(mend, frame, payload, len)) {
+        weft_net_conn_break(conn);
         return weft_fail(WEFT_ERR_MEMORY, "no memory for %zu bytes to %s", len, conn->peer_text);
     }
     if (mend->is_resuming) {

@@ -51,15 +51,20 @@ void weft_control_observe(struct weft_control *control, struct weft_control_obse
         observer->called(observer, early->from, early->payload, early->len);
         free(early);
     }
+    if (observer != NULL && control->start == NULL) {
+        weft_control_ways_beat(control); /* a path may die before the first heartbeat */
+    }
     weft_engine_unlock(control->engine);
 }
 
 bool weft_control_call(struct weft_control *control, uint32_t to, const void *payload, size_t len)
 {
     struct weft_wire_frame frame = {.type = WEFT_WIRE_CALL, .src = control->self.rank, .dst = to};
-    uint32_t gone;
-    return !weft_control_is_cut(control, to, &gone) &&
-           weft_control_route(control, &frame, payload, len);
+    if (control->is_gone[to]) {
+        return false;
+    }
+    (void)weft_control_route(control, &frame, payload, len); /* lost, if there is no way now */
+    return true;
 }
 
 bool weft_control_is_gone(const struct weft_control *control, uint32_t rank)
@@ -89,9 +94,9 @@ void weft_control_fail(struct weft_control *control, const struct weft_control_f
         return;
     }
     if (is_final) {
-        weft_control_channel_end(channel, failure->status, failure->text);
+        weft_control_channel_end(channel, failure->status, failure->rank, failure->text);
         return;
     }
     snprintf(notice.text, sizeof(notice.text), "%s", failure->text);
-    weft_control_report(control, failure->channel, &notice);
+    weft_control_report_own(control, failure->channel, &notice);
 }

@@ -144,8 +144,10 @@ static weft_status_t open_children(struct weft_control *control)
                          DEGREE_MAX);
     }
     control->children = calloc(control->child_count + 1, sizeof(*control->children));
+    control->child_room = control->child_count + 1;
     control->is_gone = calloc(control->self.ranks, sizeof(*control->is_gone));
-    if (control->children == NULL || control->is_gone == NULL) {
+    control->is_out = calloc(control->self.ranks, sizeof(*control->is_out));
+    if (control->children == NULL || control->is_gone == NULL || control->is_out == NULL) {
         weft_fail(WEFT_ERR_MEMORY, "no memory for %u children", control->child_count);
         control->child_count = 0;
         return WEFT_ERR_MEMORY;
@@ -168,6 +170,7 @@ void weft_control_place(struct weft_control_start *start)
         return;
     }
     control->parent_rank = weft_control_tree_parent(&control->tree, control->self.rank);
+    control->is_top = control->parent_rank == WEFT_WIRE_NO_RANK;
     if (control->parent != NULL && control->parent->peer_rank != control->parent_rank) {
         weft_control_start_fail(control, WEFT_ERR_PROTOCOL, control->parent->peer_rank,
                                 "the table came from rank %u, but rank %u is the parent",

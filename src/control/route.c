@@ -26,17 +26,63 @@ struct weft_net_conn *weft_control_conn_to(struct weft_control *control, uint32_
     return NULL;
 }
 
-bool weft_control_is_cut(const struct weft_control *control, uint32_t to, uint32_t *gone_p)
+/* Nothing goes to who has said good-bye. */
+static struct weft_net_conn *way_up(const struct weft_control *control)
+{
+    return control->parent != NULL && !control->is_gone[control->parent_rank] ? control->parent
+                                                                              : NULL;
+}
+
+static struct weft_net_conn *child_at(const struct weft_control *control, uint32_t rank)
+{
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        if (control->children[i].rank == rank) {
+            return control->children[i].conn;
+        }
+    }
+    return NULL;
+}
+
+/* The neighbour on the way there; NULL: there is none now. One who should be below us and is not may hang elsewhere. */
+static struct weft_net_conn *way_to(struct weft_control *control, uint32_t to)
+{
+    uint32_t at = to;
+    struct weft_net_conn *known = control->via != NULL && control->via[to] != WEFT_WIRE_NO_RANK
+                                      ? child_at(control, control->via[to])
+                                      : NULL;
+    if (known != NULL) {
+        return known;
+    }
+    while (at != WEFT_WIRE_NO_RANK && at != control->self.rank) {
+        struct weft_net_conn *child = child_at(control, at);
+        if (child != NULL) {
+            return child;
+        }
+        at = weft_control_tree_up(&control->tree, control->is_out, at);
+    }
+    return way_up(control);
+}
+
+/* On the way as it was in the start. */
+static uint32_t gone_on_the_way(const struct weft_control *control, uint32_t to)
 {
     uint32_t at = control->self.rank;
     while (at != to) {
         at = weft_control_tree_hop(&control->tree, at, to);
         if (control->is_gone[at]) {
-            *gone_p = at;
-            return true;
+            return at;
         }
     }
-    return false;
+    return to;
+}
+
+bool weft_control_is_cut(struct weft_control *control, uint32_t to, uint32_t *gone_p)
+{
+    if (to == control->self.rank || (!control->is_gone[to] && way_to(control, to) != NULL)) {
+        return false;
+    }
+    *gone_p = control->is_gone[to] ? to : gone_on_the_way(control, to);
+    return true;
 }
 
 bool weft_control_route(struct weft_control *control, struct weft_wire_frame *frame,
@@ -48,8 +94,7 @@ bool weft_control_route(struct weft_control *control, struct weft_wire_frame *fr
         weft_control_deliver(control, frame, payload);
         return true;
     }
-    conn = weft_control_conn_to(
-        control, weft_control_tree_hop(&control->tree, control->self.rank, frame->dst));
+    conn = way_to(control, frame->dst);
     return conn != NULL && weft_control_say(conn, frame, payload, len) == WEFT_OK;
 }
 
@@ -74,9 +119,59 @@ static void dispatch(struct weft_control *control, struct weft_net_conn *from,
         weft_control_call_arrived(control, frame, payload);
     } else if (frame->dst == control->self.rank) {
         weft_control_deliver(control, frame, payload);
-    } else {
+    } else if (way_to(control, frame->dst) != from) { /* where ranks disagree who is above whom */
         weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_FORWARDED, 1);
         weft_control_route(control, &onward, payload, frame->len);
+    }
+}
+
+/* ---- who hangs where ---- */
+
+void weft_control_via_open(struct weft_control *control)
+{
+    if (control->via == NULL && control->is_gone != NULL) {
+        control->via = malloc(control->self.ranks * sizeof(*control->via));
+    }
+    for (uint32_t rank = 0; control->via != NULL && rank < control->self.ranks; rank++) {
+        control->via[rank] = WEFT_WIRE_NO_RANK;
+    }
+}
+
+/* A word of `rank` came from there. */
+static void note_via(struct weft_control *control, const struct weft_net_conn *from, uint32_t rank)
+{
+    if (control->via != NULL && rank < control->self.ranks && rank != control->self.rank) {
+        control->via[rank] = from == control->parent ? WEFT_WIRE_NO_RANK : from->peer_rank;
+    }
+}
+
+void weft_control_tell_below(struct weft_control *control, struct weft_net_conn *conn)
+{
+    struct weft_wire_frame frame = {
+        .type = WEFT_WIRE_BELOW, .src = control->self.rank, .dst = conn->peer_rank};
+    uint8_t *bytes = calloc(control->self.ranks, 4);
+    size_t count = 0;
+    for (uint32_t rank = 0; bytes != NULL && rank < control->self.ranks; rank++) {
+        const struct weft_net_conn *way = rank != control->self.rank ? way_to(control, rank) : NULL;
+        if (way != NULL && way != conn && !control->is_gone[rank]) {
+            put32(bytes + 4 * count++, rank);
+        }
+    }
+    if (count > 0) {
+        weft_control_say(conn, &frame, bytes, 4 * count);
+    }
+    free(bytes);
+}
+
+static void below_arrived(struct weft_control *control, struct weft_net_conn *from,
+                          const struct weft_wire_frame *frame, const uint8_t *payload)
+{
+    struct weft_wire_frame onward = *frame;
+    for (uint32_t i = 0; from != control->parent && i + 4 <= frame->len; i += 4) {
+        note_via(control, from, get32(payload + i));
+    }
+    if (from != control->parent && way_up(control) != NULL) {
+        weft_control_say(control->parent, &onward, payload, frame->len);
     }
 }
 
@@ -84,6 +179,7 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
                           const struct weft_wire_frame *frame, const uint8_t *payload)
 {
     from->is_beating = true;
+    note_via(control, from, frame->src);
     if (frame->type != WEFT_WIRE_HEARTBEAT && frame->type != WEFT_WIRE_WAYS &&
         frame->type != WEFT_WIRE_RESUME) {
         weft_control_mend_count(from, frame);
@@ -108,6 +204,13 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
     case WEFT_WIRE_VERDICT:
         weft_control_notice_arrived(control, frame, payload);
         break;
+    case WEFT_WIRE_BELOW:
+        below_arrived(control, from, frame, payload);
+        break;
+    case WEFT_WIRE_SHRINK:
+    case WEFT_WIRE_SHRUNK:
+        weft_control_shrink_arrived(control, from, frame, payload);
+        break;
     case WEFT_WIRE_GATHER:
     case WEFT_WIRE_SPREAD:
     case WEFT_WIRE_MAIL:
@@ -131,10 +234,28 @@ static void hand_over(struct weft_control_channel *channel, const struct weft_wi
         weft_control_collect_arrived(channel, frame, payload);
     } else if (frame->type == WEFT_WIRE_VERDICT) {
         if (weft_wire_notice_decode(payload, frame->len, &notice) == WEFT_OK) {
-            weft_control_channel_end(channel, notice.status, notice.text);
+            weft_control_channel_end_by(channel, &notice);
         }
     } else {
         weft_control_mail_arrived(channel, frame, payload);
+    }
+}
+
+/* Who waits for the answer to it must not wait for ever: the communicator ends for everybody. The verdict on that
+ * has a place that is always there. */
+static void lose_early(struct weft_control *control, const struct weft_wire_frame *frame,
+                       const uint8_t *payload)
+{
+    struct weft_wire_notice notice = {.status = WEFT_ERR_MEMORY,
+                                      .rank = control->self.rank,
+                                      .text = "no memory for what came before its communicator"};
+    weft_log(control, ERROR, "a frame from rank %u for a communicator not known here is lost",
+             frame->src);
+    if (frame->type != WEFT_WIRE_VERDICT) {
+        weft_control_report_own(control, frame->comm, &notice);
+    } else if (frame->len <= sizeof(control->last_verdict)) {
+        control->last_verdict_frame = *frame;
+        memcpy(control->last_verdict, payload, frame->len);
     }
 }
 
@@ -152,8 +273,7 @@ static void keep_early(struct weft_control *control, const struct weft_wire_fram
         early = malloc(sizeof(*early) + frame->len);
     }
     if (early == NULL) {
-        weft_log(control, ERROR, "a frame from rank %u for a communicator not known here is lost",
-                 frame->src);
+        lose_early(control, frame, payload);
         return;
     }
     early->frame = *frame;
@@ -191,6 +311,10 @@ void weft_control_deliver_early(struct weft_control *control, struct weft_contro
             hand_over(channel, &early->frame, early->payload);
             free(early);
         }
+    }
+    if (control->last_verdict_frame.len > 0 && control->last_verdict_frame.comm == channel->id) {
+        hand_over(channel, &control->last_verdict_frame, control->last_verdict);
+        control->last_verdict_frame.len = 0;
     }
 }
 

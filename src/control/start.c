@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RESEND_MS 2000
-#define OWED_MS 500
 #define ATTACHES_MAX 100
 
 static void over(struct weft_control_start *start)
@@ -179,8 +177,13 @@ static void on_hello(struct weft_net_conn *conn)
     struct weft_control *control = conn->owner;
     if (conn->purpose == WEFT_WIRE_RETURN) {
         weft_control_ways_hello(control, conn);
+    } else if (conn->purpose == WEFT_WIRE_HEAL || conn->purpose == WEFT_WIRE_ADOPT) {
+        weft_control_heal_hello(control, conn);
     } else if (control->start == NULL || control->start->is_over != 0) {
         weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "the start is over");
+    } else if (conn->purpose == WEFT_WIRE_JOIN && !conn->is_local &&
+               control->start->spec.door == NULL) {
+        weft_net_conn_close(conn); /* it looks for the root, and tries another port */
     } else if (conn->purpose == WEFT_WIRE_JOIN && control->start->is_gatherer) {
         weft_control_gather_hello(control->start, conn);
     } else if (conn->purpose == WEFT_WIRE_ATTACH) {
@@ -198,6 +201,8 @@ static void on_opened(struct weft_net_conn *conn)
         weft_control_gather_up_opened(control->start);
     } else if (conn->tag == ROLE_SEEKING) {
         weft_control_ways_opened(control, conn);
+    } else if (conn->tag == ROLE_HEALING || conn->tag == ROLE_ADOPTING) {
+        weft_control_heal_opened(control, conn);
     }
 }
 
@@ -208,6 +213,10 @@ static void on_frame(struct weft_net_conn *conn, const struct weft_wire_frame *f
     if (control->start != NULL && control->start->is_over != 0 &&
         control->start->status != WEFT_OK) {
         return; /* it failed, and is about to be taken apart */
+    }
+    if ((conn->tag == ROLE_VISITOR || conn->tag == ROLE_ADOPTER) &&
+        !weft_control_heal_first(control, conn)) {
+        return;
     }
     if (conn->tag == ROLE_RETURNING && frame->type != WEFT_WIRE_RESUME) {
         weft_control_ways_left(conn);
@@ -229,6 +238,8 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
         weft_control_ways_missed(control, conn);
     } else if (conn->tag == ROLE_RETURNING) {
         weft_control_ways_left(conn);
+    } else if (conn->tag >= ROLE_HEALING) {
+        weft_control_heal_missed(control, conn);
     } else if (start != NULL && conn->tag == ROLE_UP) {
         weft_control_join_lost(start, conn, status, why);
     } else if (start != NULL && (conn->tag == ROLE_ARRIVAL || conn->tag == ROLE_ATTACHED)) {
@@ -244,7 +255,7 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
                                 "rank %u (%s): %s during the start", conn->peer_rank,
                                 conn->peer_text, why);
         weft_control_neighbour_lost(control, conn, status, why);
-    } else if (!weft_control_ways_replace(control, conn)) {
+    } else if (status == WEFT_ERR_MEMORY || !weft_control_ways_replace(control, conn)) {
         weft_control_neighbour_lost(control, conn, status, why);
     }
 }
@@ -256,7 +267,7 @@ const struct weft_net_conn_ops weft_control_conn_ops = {
     .lost = on_lost,
 };
 
-/* ---- opening and closing ---- */
+/* ---- opening ---- */
 
 static weft_status_t start_new(const struct weft_control_spec *spec, struct weft_control *control)
 {
@@ -280,21 +291,12 @@ static weft_status_t start_new(const struct weft_control_spec *spec, struct weft
     return weft_params_agreed(spec->params, start->me.settings, sizeof(start->me.settings));
 }
 
-static void close_list(struct weft_list *list)
-{
-    while (!weft_list_is_empty(list)) {
-        struct weft_net_conn *conn = WEFT_CONTAINER_OF(list->next, struct weft_net_conn, node);
-        weft_list_remove(&conn->node);
-        weft_net_conn_close(conn);
-    }
-}
-
 static void start_free(struct weft_control *control)
 {
     struct weft_control_start *start = control->start;
     weft_control_join_close(start);
-    close_list(&start->arrivals);
-    close_list(&start->attached);
+    weft_control_close_list(&start->arrivals);
+    weft_control_close_list(&start->attached);
     weft_control_gather_close(start);
     free(start);
     control->start = NULL;
@@ -304,9 +306,11 @@ static void list_unattached(const struct weft_control *control, char *text, size
 {
     size_t len = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < control->child_count && len + 16 < room; i++) {
+    for (uint32_t i = 0; i < control->child_count && len < room; i++) {
+        char name[96];
         if (control->children[i].conn == NULL) {
-            len += (size_t)snprintf(text + len, room - len, " %u", control->children[i].rank);
+            weft_control_name_rank(control, control->children[i].rank, name, sizeof(name));
+            len += (size_t)snprintf(text + len, room - len, "%s%s", len > 0 ? ", " : "", name);
         }
     }
 }
@@ -316,7 +320,7 @@ static void time_out(struct weft_control_start *start)
 {
     struct weft_control *control = start->control;
     uint32_t rank = start->me.rank;
-    char missing[96];
+    char missing[160];
     if (start->latest[0] != '\0') {
         weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
                                 "rank %u could not join within %u ms; %s", rank,
@@ -329,7 +333,7 @@ static void time_out(struct weft_control_start *start)
     } else if (start->table_bytes != NULL) {
         list_unattached(control, missing, sizeof(missing));
         weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
-                                "rank %u: its tree children%s did not attach within %u ms", rank,
+                                "rank %u: %s, which it serves, did not attach within %u ms", rank,
                                 missing, start->spec.timeout_ms);
     } else {
         weft_control_start_fail(control, WEFT_ERR_TIMEOUT, rank,
@@ -355,32 +359,6 @@ static weft_status_t run_start(struct weft_control *control)
         weft_engine_unlock(control->engine);
     }
     return start->status == WEFT_OK ? WEFT_OK : weft_fail(start->status, "%s", start->text);
-}
-
-/* One group, or two ranks that joined directly from the same address of the same host. */
-bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b)
-{
-    const struct weft_wire_group *left = &control->table.group[control->table.group_of[a]];
-    const struct weft_wire_group *right = &control->table.group[control->table.group_of[b]];
-    return left == right ||
-           (strcmp(left->host, right->host) == 0 && left->addr.family == right->addr.family &&
-            memcmp(left->addr.bytes, right->addr.bytes, sizeof(left->addr.bytes)) == 0);
-}
-
-static uint32_t mix_bytes(uint32_t hash, const void *bytes, size_t len)
-{
-    for (const uint8_t *at = bytes; at < (const uint8_t *)bytes + len; at++) {
-        hash = (hash ^ *at) * 0x01000193u;
-    }
-    return hash ^ hash >> 15;
-}
-
-uint32_t weft_control_host_hash(const struct weft_control *control, uint32_t rank)
-{
-    const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
-    uint32_t hash = mix_bytes(0x811c9dc5u, group->host, strlen(group->host));
-    hash = mix_bytes(hash, &group->addr.family, sizeof(group->addr.family));
-    return mix_bytes(hash, group->addr.bytes, sizeof(group->addr.bytes));
 }
 
 static unsigned ranks_on_this_host(const struct weft_control *control)
@@ -437,11 +415,16 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
         status = run_start(control);
     }
     weft_engine_lock(control->engine);
+    if (status == WEFT_OK && !spec->is_root) {
+        weft_control_heal_take(control, control->start->tcp);
+        control->start->tcp = NULL;
+    }
     if (control->start != NULL) {
         start_free(control);
     }
     if (status == WEFT_OK) {
         weft_engine_set_load(control->engine, ranks_on_this_host(control));
+        weft_control_heal_open(control);
         status = weft_control_heart_open(control);
     }
     weft_engine_unlock(control->engine);
@@ -455,124 +438,4 @@ weft_status_t weft_control_open(const struct weft_control_spec *spec,
     }
     *control_p = control;
     return WEFT_OK;
-}
-
-/* Everything queued leaves, or half a second passes. */
-static void flush(struct weft_control *control)
-{
-    uint64_t deadline_ns = weft_clock_after_ms(500);
-    const _Atomic uint32_t never = 0;
-    bool is_queued = true;
-    while (is_queued && weft_clock_ns() < deadline_ns) {
-        weft_engine_lock(control->engine);
-        is_queued = control->parent != NULL && weft_net_conn_queued(control->parent) > 0;
-        for (uint32_t i = 0; i < control->child_count; i++) {
-            is_queued |= control->children[i].conn != NULL &&
-                         weft_net_conn_queued(control->children[i].conn) > 0;
-        }
-        weft_engine_unlock(control->engine);
-        if (is_queued) {
-            weft_engine_wait(control->engine, &never, weft_clock_after_ms(1));
-        }
-    }
-}
-
-static void say_bye(struct weft_control *control)
-{
-    struct weft_wire_frame frame = {
-        .type = WEFT_WIRE_BYE, .src = control->self.rank, .dst = WEFT_WIRE_NO_RANK};
-    weft_engine_lock(control->engine);
-    control->is_closing = true;
-    weft_control_news_flush(control);
-    if (control->parent != NULL) {
-        weft_control_say(control->parent, &frame, NULL, 0);
-    }
-    weft_control_flood(control, &frame, NULL, 0);
-    weft_engine_unlock(control->engine);
-    flush(control);
-}
-
-static bool is_resending(const struct weft_control *control)
-{
-    bool is = control->parent != NULL && weft_net_conn_is_resending(control->parent);
-    for (uint32_t i = 0; i < control->child_count; i++) {
-        const struct weft_net_conn *conn = control->children[i].conn;
-        is |= conn != NULL && weft_net_conn_is_resending(conn);
-    }
-    return is;
-}
-
-/* Where paths may be replaced, our last words are kept until they are known to be through. */
-static bool is_owed(const struct weft_control *control)
-{
-    bool is = control->parent != NULL && !control->is_gone[control->parent_rank] &&
-              weft_control_mend_is_owed(control->parent);
-    for (uint32_t i = 0; i < control->child_count; i++) {
-        const struct weft_control_child *child = &control->children[i];
-        is |= child->conn != NULL && !control->is_gone[child->rank] &&
-              weft_control_mend_is_owed(child->conn);
-    }
-    return is;
-}
-
-/* A path is dead, or was, and our last words are not through yet. */
-static void await_resent(struct weft_control *control)
-{
-    uint64_t owed_ns = weft_clock_after_ms(OWED_MS);
-    uint64_t deadline_ns = weft_clock_after_ms(RESEND_MS);
-    _Atomic uint32_t never = 0;
-    bool is;
-    do {
-        weft_engine_lock(control->engine);
-        is = is_resending(control) || weft_control_ways_is_seeking(control) ||
-             (is_owed(control) && weft_clock_ns() < owed_ns);
-        weft_engine_unlock(control->engine);
-        if (is) {
-            weft_engine_wait(control->engine, &never, weft_clock_after_ms(1));
-        }
-    } while (is && weft_clock_ns() < deadline_ns);
-}
-
-void weft_control_close(struct weft_control *control)
-{
-    if (control == NULL) {
-        return;
-    }
-    if (!control->is_closing) {
-        say_bye(control);
-        await_resent(control);
-    }
-    weft_engine_lock(control->engine);
-    weft_control_heart_close(control);
-    weft_engine_timer_cancel(control->engine, &control->news);
-    weft_net_conn_close(control->parent);
-    for (uint32_t i = 0; i < control->child_count; i++) {
-        weft_net_conn_close(control->children[i].conn);
-    }
-    weft_control_ways_close(control);
-    close_list(&control->parting);
-    weft_control_early_close(control);
-    weft_control_calls_close(control);
-    weft_engine_unlock(control->engine);
-    weft_control_tree_close(&control->tree);
-    weft_wire_table_close(&control->table);
-    free(control->watches);
-    free(control->children);
-    free(control->closed);
-    free(control->is_gone);
-    free(control);
-}
-
-bool weft_control_tree_root_addr(const struct weft_control *control,
-                                 struct sockaddr_storage *addr_p)
-{
-    const struct weft_wire_addr *addr = &control->table.group[0].addr;
-    return addr->family != 0 && weft_net_addr_from_wire(addr, addr_p) == WEFT_OK;
-}
-
-void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
-                            size_t room)
-{
-    const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
-    snprintf(text, room, "rank %u (pid %u on %s)", rank, control->table.pid[rank], group->host);
 }

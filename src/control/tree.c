@@ -134,10 +134,80 @@ uint32_t weft_control_tree_hop(const struct weft_control_tree *tree, uint32_t fr
     return weft_control_tree_parent(tree, from);
 }
 
-bool weft_control_tree_is_below(const struct weft_control_tree *tree, uint32_t top, uint32_t rank)
+/* ---- with ranks that are out ----
+ * Everybody has those above it that came before it in one order: groups by number, in a group its leader and then
+ * the others. So whatever two ranks believe of others, nobody ever is above itself.
+ */
+
+static bool is_in(const uint8_t *is_out, uint32_t rank)
 {
-    while (rank != top && rank != tree->root) {
-        rank = weft_control_tree_parent(tree, rank);
+    return is_out == NULL || is_out[rank] == 0;
+}
+
+uint32_t weft_control_tree_first(const struct weft_control_tree *tree, const uint8_t *is_out,
+                                 uint32_t group)
+{
+    for (uint32_t i = tree->start[group]; i < tree->start[group + 1]; i++) {
+        if (is_in(is_out, tree->order[i])) {
+            return tree->order[i];
+        }
     }
-    return rank == top;
+    return WEFT_WIRE_NO_RANK;
+}
+
+static uint32_t up_in_group(const struct weft_control_tree *tree, const uint8_t *is_out,
+                            uint32_t rank)
+{
+    uint32_t group = tree->group_of[rank];
+    uint32_t first;
+    for (uint32_t at = tree->position[rank]; at > 0;) {
+        at = (at - 1) / tree->fan_local;
+        if (is_in(is_out, tree->order[tree->start[group] + at])) {
+            return tree->order[tree->start[group] + at];
+        }
+    }
+    for (first = tree->start[group]; first < tree->start[group] + tree->position[rank]; first++) {
+        if (is_in(is_out, tree->order[first])) {
+            return tree->order[first];
+        }
+    }
+    return WEFT_WIRE_NO_RANK;
+}
+
+uint32_t weft_control_tree_up(const struct weft_control_tree *tree, const uint8_t *is_out,
+                              uint32_t rank)
+{
+    uint32_t group = tree->group_of[rank];
+    uint32_t above = up_in_group(tree, is_out, rank);
+    for (uint32_t at = group; at > 0 && above == WEFT_WIRE_NO_RANK;) {
+        at = (at - 1) / tree->fan_groups;
+        above = weft_control_tree_first(tree, is_out, at);
+    }
+    for (uint32_t at = 0; at < group && above == WEFT_WIRE_NO_RANK; at++) {
+        above = weft_control_tree_first(tree, is_out, at);
+    }
+    return above;
+}
+
+bool weft_control_tree_precedes(const struct weft_control_tree *tree, uint32_t a, uint32_t b)
+{
+    return tree->group_of[a] != tree->group_of[b] ? tree->group_of[a] < tree->group_of[b]
+                                                  : tree->position[a] < tree->position[b];
+}
+
+/* Both climb to where they meet: the later one first. */
+bool weft_control_tree_passes(const struct weft_control_tree *tree, const uint8_t *is_out,
+                              uint32_t from, uint32_t to, uint32_t via)
+{
+    while (from != to && from != via && to != via) {
+        if (weft_control_tree_precedes(tree, from, to)) {
+            to = weft_control_tree_up(tree, is_out, to);
+        } else {
+            from = weft_control_tree_up(tree, is_out, from);
+        }
+        if (from == WEFT_WIRE_NO_RANK || to == WEFT_WIRE_NO_RANK) {
+            return false;
+        }
+    }
+    return from == via || to == via;
 }

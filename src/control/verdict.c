@@ -3,9 +3,9 @@
  * What happened to a rank, and how everybody hears of it.
  *
  * Dead: a neighbour sees the end of its connection (or of its process) without a good-bye. It
- * reports to the coordinator, the root of the tree, which numbers the verdict and floods it down,
- * so that all ranks get the same one. Who has lost its way to the coordinator judges for its own
- * subtree.
+ * reports to the coordinator, the top of the tree, which numbers the verdict and floods it down,
+ * so that all ranks get the same one. Who has lost its way up looks for another (heal.c), and judges for its own
+ * subtree only if there is none.
  *
  * Closed in good order: no verdict. The news goes up and then down, gathered for a few
  * milliseconds, because at the end of a job all ranks close and nobody needs to hear of it. Because
@@ -19,43 +19,61 @@
 
 #define NEWS_MS 5
 
-static bool is_root(const struct weft_control *control)
-{
-    return control->self.rank == control->table.root;
-}
-
-static void mark_gone(struct weft_control *control, uint32_t rank)
+static void mark_gone(struct weft_control *control, uint32_t rank, uint8_t how)
 {
     control->gone_count += control->is_gone[rank] == 0;
-    control->is_gone[rank] = 1;
+    control->is_gone[rank] = how;
+    control->is_out[rank] = 1;
 }
 
 /* ---- verdicts ---- */
 
-static bool is_concerned(const struct weft_control_channel *channel)
+/* Greater than all that this rank knows of, and no other rank gives it: who coordinates may be two for a while, or have died
+ * before everybody heard of its latest. */
+uint32_t weft_control_next_verdict(uint32_t latest, uint32_t rank, uint32_t ranks)
 {
-    char text[TEXT_LEN];
-    return weft_control_channel_is_cut(channel, text);
+    return latest + 1 + (rank + ranks - latest % ranks) % ranks;
+}
+
+/* A member was `rank`, or messages between members went over it, and some may be lost. */
+static bool is_concerned(const struct weft_control_channel *channel, uint32_t rank)
+{
+    const struct weft_control *control = channel->control;
+    uint8_t was_out = control->is_out[rank];
+    bool is = false;
+    control->is_out[rank] = 0; /* as the ways were */
+    for (uint32_t i = 0; i < channel->count && !is; i++) {
+        is = weft_control_tree_passes(&control->tree, control->is_out, control->self.rank,
+                                      channel->members[i], rank);
+    }
+    control->is_out[rank] = was_out;
+    return is;
 }
 
 static void apply(struct weft_control *control, uint64_t comm,
                   const struct weft_wire_notice *notice)
 {
-    if (comm == 0 && notice->rank < control->self.ranks) {
-        mark_gone(control, notice->rank);
-        weft_log(control, WARN, "%s", notice->text);
-        if (control->observer != NULL) {
-            control->observer->gone(control->observer, notice->rank, notice->status, notice->text);
-        }
-    }
     for (struct weft_list *node = control->channels.next; node != &control->channels;
          node = node->next) {
         struct weft_control_channel *channel =
             WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
-        if (comm == 0 ? is_concerned(channel) : channel->id == comm) {
-            weft_control_channel_end(channel, notice->status, notice->text);
+        if (comm == 0 ? is_concerned(channel, notice->rank) : channel->id == comm) {
+            weft_control_channel_end_by(channel, notice);
         }
     }
+}
+
+static void apply_to_rank(struct weft_control *control, const struct weft_wire_notice *notice)
+{
+    weft_log(control, WARN, "%s", notice->text);
+    apply(control, 0, notice);
+    mark_gone(control, notice->rank,
+              notice->status == WEFT_ERR_NETWORK ? WEFT_GONE_UNREACHED : WEFT_GONE_DEAD);
+    if (control->observer != NULL) {
+        control->observer->gone(control->observer, notice->rank, notice->status, notice->text);
+    }
+    weft_control_heal_changed(control, false);
+    weft_control_shrink_check(control);
 }
 
 static bool is_open_here(const struct weft_control *control, uint64_t comm)
@@ -69,8 +87,15 @@ static bool is_open_here(const struct weft_control *control, uint64_t comm)
     return false;
 }
 
-static void judge(struct weft_control *control, uint64_t comm,
-                  const struct weft_wire_notice *notice)
+static bool is_known(const struct weft_control *control, uint64_t comm,
+                     const struct weft_wire_notice *notice)
+{
+    return comm == 0 ? notice->rank >= control->self.ranks || control->is_gone[notice->rank]
+                     : weft_control_history_has(control, comm);
+}
+
+void weft_control_judge(struct weft_control *control, uint64_t comm,
+                        const struct weft_wire_notice *notice)
 {
     struct weft_wire_frame frame = {.type = WEFT_WIRE_VERDICT,
                                     .comm = comm,
@@ -78,8 +103,16 @@ static void judge(struct weft_control *control, uint64_t comm,
                                     .dst = WEFT_WIRE_NO_RANK};
     uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
     size_t len = weft_wire_notice_encode(notice, bytes);
+    weft_control_heal_judged(control, comm, notice->rank);
+    if (is_known(control, comm, notice)) {
+        return;
+    }
+    control->verdicts = notice->number > control->verdicts ? notice->number : control->verdicts;
+    weft_control_history_add(control, comm, notice);
     weft_control_flood(control, &frame, bytes, len);
-    if (comm == 0 || is_open_here(control, comm)) {
+    if (comm == 0) {
+        apply_to_rank(control, notice);
+    } else if (is_open_here(control, comm)) {
         apply(control, comm, notice);
     } else {
         /* A channel that this rank is about to open ends as soon as it does. */
@@ -97,17 +130,44 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
                                     .src = control->self.rank,
                                     .dst = WEFT_WIRE_NO_RANK};
     uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
-    if (comm == 0 && notice->rank < control->self.ranks && control->is_gone[notice->rank]) {
-        return; /* known already */
+    bool is_kept;
+    if (is_known(control, comm, notice)) {
+        return;
     }
-    if (is_root(control)) {
-        verdict.number = ++control->verdicts;
-        judge(control, comm, &verdict);
-    } else if (control->parent != NULL) {
+    if (control->is_top) {
+        if (verdict.number == 0) { /* else it is one that another coordinator gave */
+            verdict.number = weft_control_next_verdict(control->verdicts, control->self.rank,
+                                                       control->self.ranks);
+        }
+        weft_control_judge(control, comm, &verdict);
+        return;
+    }
+    is_kept = weft_control_heal_keep(control, comm, notice);
+    if (control->parent != NULL) {
         weft_control_say(control->parent, &frame, bytes, weft_wire_notice_encode(notice, bytes));
-    } else {
-        judge(control, comm, notice);
+    } else if (!is_kept || !weft_control_heal_is_hopeful(control)) {
+        weft_control_judge(control, comm, notice);
     }
+}
+
+/* Statuses whose words tell what is missing somewhere, and not where. */
+static bool needs_a_name(weft_status_t status)
+{
+    return status == WEFT_ERR_MEMORY || status == WEFT_ERR_SYSTEM || status == WEFT_ERR_NETWORK;
+}
+
+void weft_control_report_own(struct weft_control *control, uint64_t comm,
+                             const struct weft_wire_notice *notice)
+{
+    struct weft_wire_notice signed_notice = *notice;
+    char name[96], who[112];
+    if (needs_a_name(notice->status)) {
+        weft_control_name_rank(control, control->self.rank, name, sizeof(name));
+        int len = snprintf(who, sizeof(who), ", says %s", name);
+        snprintf(signed_notice.text, sizeof(signed_notice.text), "%.*s%s",
+                 (int)sizeof(signed_notice.text) - 1 - len, notice->text, who);
+    }
+    weft_control_report(control, comm, &signed_notice);
 }
 
 void weft_control_notice_arrived(struct weft_control *control, const struct weft_wire_frame *frame,
@@ -118,31 +178,60 @@ void weft_control_notice_arrived(struct weft_control *control, const struct weft
         weft_log(control, ERROR, "rank %u sent a verdict that cannot be read", frame->src);
         return;
     }
+    if (frame->type == WEFT_WIRE_REPORT && frame->comm == 0 &&
+        (notice.rank == control->self.rank || weft_control_conn_to(control, notice.rank) != NULL)) {
+        return; /* somebody lost its connection to one that lives: we would see its end */
+    }
     if (frame->type == WEFT_WIRE_REPORT) {
         weft_control_report(control, frame->comm, &notice);
         return;
     }
-    judge(control, frame->comm, &notice);
+    weft_control_judge(control, frame->comm, &notice);
+}
+
+/* There is no way over it any more: what waits for those behind it fails. */
+static void tell_channels(struct weft_control *control, uint32_t rank)
+{
+    if (control->is_gone == NULL || rank >= control->self.ranks || !control->is_gone[rank]) {
+        return; /* it died: the verdict ends them */
+    }
+    for (struct weft_list *node = control->channels.next; node != &control->channels;
+         node = node->next) {
+        weft_control_channel_rank_closed(WEFT_CONTAINER_OF(node, struct weft_control_channel, node),
+                                         rank);
+    }
 }
 
 void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,
                                  weft_status_t status, const char *why)
 {
     struct weft_wire_notice notice = {.status = status, .rank = conn->peer_rank};
-    char name[96];
+    bool is_known_rank = conn->peer_rank < control->self.ranks && control->is_gone != NULL;
+    char name[96], self[96];
     conn->edge = NULL;
     weft_control_ways_forget(control, conn->peer_rank);
+    if (is_known_rank) {
+        control->is_out[conn->peer_rank] = 1;
+    }
     if (conn == control->parent) {
         control->parent = NULL;
+        weft_control_heal_orphaned(control);
+        tell_channels(control, conn->peer_rank);
     }
     for (uint32_t i = 0; i < control->child_count; i++) {
         if (control->children[i].conn == conn) {
             control->children[i].conn = NULL;
         }
     }
-    if (conn->peer_rank < control->self.ranks && control->is_gone != NULL && !control->is_closing) {
+    if (is_known_rank && !control->is_closing) {
         weft_control_name_rank(control, conn->peer_rank, name, sizeof(name));
-        snprintf(notice.text, sizeof(notice.text), "%s %s", name, why);
+        if (status == WEFT_ERR_MEMORY) { /* it is not the neighbour that failed */
+            weft_control_name_rank(control, control->self.rank, self, sizeof(self));
+            snprintf(notice.text, sizeof(notice.text), "%s lost its connection to %s: %s", self,
+                     name, why);
+        } else {
+            snprintf(notice.text, sizeof(notice.text), "%s %s", name, why);
+        }
         weft_net_conn_close(conn);
         weft_control_report(control, 0, &notice);
         return;
@@ -172,11 +261,21 @@ static void send_closed(struct weft_control *control, struct weft_net_conn *conn
     free(bytes);
 }
 
+void weft_control_tell_closed(struct weft_control *control, struct weft_net_conn *conn)
+{
+    for (uint32_t rank = 0; control->gone_count > 0 && rank < control->self.ranks; rank++) {
+        if (control->is_gone[rank] == WEFT_GONE_CLOSED) {
+            send_closed(control, conn, &rank, 1);
+        }
+    }
+}
+
 static void apply_closed(struct weft_control *control, uint32_t rank)
 {
     char name[96];
     char text[TEXT_LEN];
-    mark_gone(control, rank);
+    mark_gone(control, rank, WEFT_GONE_CLOSED);
+    weft_control_heal_judged(control, 0, rank);
     if (control->observer != NULL) {
         weft_control_name_rank(control, rank, name, sizeof(name));
         snprintf(text, sizeof(text), "%s closed its communicator", name);
@@ -187,6 +286,8 @@ static void apply_closed(struct weft_control *control, uint32_t rank)
         weft_control_channel_rank_closed(WEFT_CONTAINER_OF(node, struct weft_control_channel, node),
                                          rank);
     }
+    weft_control_shrink_check(control);
+    weft_control_heal_changed(control, true);
 }
 
 void weft_control_news_flush(struct weft_control *control)
@@ -221,7 +322,7 @@ static void keep_news(struct weft_control *control, uint32_t rank)
 static void pass_on(struct weft_control *control, uint32_t rank)
 {
     keep_news(control, rank);
-    if (is_root(control) || control->parent == NULL || rank == control->parent_rank) {
+    if (control->is_top || control->parent == NULL || rank == control->parent_rank) {
         if (weft_list_is_empty(&control->news.node)) {
             weft_engine_timer_set(control->engine, &control->news, weft_clock_after_ms(NEWS_MS));
         }
@@ -248,7 +349,7 @@ void weft_control_closed_arrived(struct weft_control *control, struct weft_net_c
     struct weft_wire_frame onward = *frame;
     for (uint32_t i = 0; i + 4 <= frame->len && !control->is_closing; i += 4) {
         uint32_t rank = get32(payload + i);
-        if (rank >= control->self.ranks || rank == control->self.rank) {
+        if (rank >= control->self.ranks || rank == control->self.rank || control->is_gone[rank]) {
             continue;
         }
         apply_closed(control, rank);

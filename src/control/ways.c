@@ -3,7 +3,7 @@
  * How a child whose path to its parent died comes back by another NIC, without a verdict.
  *
  *   child                                   parent
- *     | -- WAYS: I have so many NICs ------> |    with the first beat, if it is on another host
+ *     | -- WAYS: I have so many NICs ------> |    when it begins to send messages, if it is on another host
  *     | <-- WAYS: I listen here too -------- |    an address per NIC; none: one NIC on each side
  *     |                                      |
  *     X    nothing acknowledged for WEFT_LANE_TIMEOUT: one way after the other is dialled
@@ -87,8 +87,8 @@ static bool is_elsewhere(const struct weft_control *control, const struct weft_n
 
 static void ask(struct weft_control *control)
 {
-    struct weft_control_ways *ways = ways_of(control);
     struct weft_net_conn *conn = control->parent;
+    struct weft_control_ways *ways = is_elsewhere(control, conn) ? ways_of(control) : NULL;
     struct weft_wire_frame frame = {
         .type = WEFT_WIRE_WAYS, .src = control->self.rank, .dst = control->parent_rank};
     if (ways == NULL || ways->has_asked) {
@@ -96,7 +96,7 @@ static void ask(struct weft_control *control)
     }
     ways->has_asked = true;
     frame.number = ways->nic_count;
-    if (ways->nic_count == 0 || !is_elsewhere(control, conn)) {
+    if (ways->nic_count == 0) {
         return;
     }
     control->parent_mend = weft_control_mend_open(control, control->parent_rank);
@@ -172,7 +172,7 @@ static struct weft_control_child *find_child(struct weft_control *control, uint3
     return NULL;
 }
 
-/* Answered with the next beat: while we start there is nobody to ask for our NICs. */
+/* Answered at once, or with the next beat: while we start there is nobody to ask for our NICs. */
 static void asked(struct weft_control *control, struct weft_net_conn *from, uint32_t nic_count)
 {
     struct weft_control_child *child = find_child(control, from->peer_rank);
@@ -184,6 +184,7 @@ static void asked(struct weft_control *control, struct weft_net_conn *from, uint
         child->mend->counts_in = child->mend->is_asking = true;
         child->mend->nics_there = nic_count;
         from->edge = child->mend;
+        answer(control, child);
     }
 }
 
@@ -488,6 +489,16 @@ void weft_control_ways_left(struct weft_net_conn *conn)
 }
 
 /* ---- the end ---- */
+
+void weft_control_ways_renew(struct weft_control *control)
+{
+    struct weft_control_ways *ways = control->ways;
+    if (ways != NULL) {
+        stop(ways);
+        ways->has_asked = false;
+        ways->there_count = ways->way_count = 0;
+    }
+}
 
 void weft_control_ways_forget(struct weft_control *control, uint32_t rank)
 {

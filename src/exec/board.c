@@ -27,6 +27,23 @@ size_t weft_board_ring_len(uint32_t ranks)
     return len < RING_MIN ? RING_MIN : len;
 }
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+
+#define KEYS 64 /* ranks of several boards share them: it may see less for that, never more */
+static char keys[KEYS];
+
+void weft_board_tell_tsan(uint32_t rank)
+{
+    __tsan_release(&keys[rank % KEYS]);
+}
+
+void weft_board_ask_tsan(uint32_t rank)
+{
+    __tsan_acquire(&keys[rank % KEYS]);
+}
+#endif
+
 weft_status_t weft_board_open(void *memory, size_t ring_len, uint32_t ranks, uint32_t rank,
                               struct weft_board *board_p)
 {
@@ -100,6 +117,7 @@ bool weft_board_ask_ended(struct weft_board *board, uint32_t clock, uint32_t *ra
                 *rank_p = rank;
                 return false;
             }
+            weft_board_ask_tsan(rank);
         }
     }
     board->everybody = clock;
@@ -121,6 +139,19 @@ uint32_t weft_board_claim(struct weft_board *board, uint32_t count)
             return (uint32_t)base;
         }
     }
+}
+
+/* Whoever stops comes before our look at the word, and we see it; or after, and sees that we are back. */
+bool weft_board_resume_claims(struct weft_board *board)
+{
+    uint64_t seen;
+    weft_board_begin_claims(board);
+    seen = atomic_fetch_add_explicit(&board->table->claim, 0, memory_order_acq_rel);
+    if (seen != ((uint64_t)board->operation << 32 | UINT32_MAX)) {
+        return true;
+    }
+    weft_board_end_claims(board);
+    return false;
 }
 
 void weft_board_stop_claims(struct weft_board *board)

@@ -91,6 +91,17 @@ weft_status_t weft_board_open(void *memory, size_t ring_len, uint32_t ranks, uin
                               struct weft_board *board_p);
 void weft_board_close(struct weft_board *board);
 
+/* Ranks that are threads have the board at an address each, and the thread sanitizer knows words by their
+ * addresses: it is told who has heard of whose work. ANYBODY: of those who do what anyone may. */
+#define WEFT_BOARD_ANYBODY UINT32_MAX
+#ifdef __SANITIZE_THREAD__
+void weft_board_tell_tsan(uint32_t rank);
+void weft_board_ask_tsan(uint32_t rank);
+#else
+#define weft_board_tell_tsan(rank) ((void)(rank))
+#define weft_board_ask_tsan(rank) ((void)(rank))
+#endif
+
 static inline struct weft_board_line *weft_board_line(const struct weft_board *board, uint32_t rank)
 {
     return &board->seats[rank].lines[board->operation % WEFT_BOARD_LINES];
@@ -133,6 +144,7 @@ static inline void weft_board_end(struct weft_board *board, uint32_t shows, uint
     board->any_base += anys;
     board->past[board->operation % WEFT_BOARD_LINES].clock = board->clock;
     board->operation++;
+    weft_board_tell_tsan(board->rank);
     atomic_store_explicit(&board->seats[board->rank].ended, board->clock, memory_order_release);
 }
 /* The next step of this operation that nobody has; ≥ count: none. Between begin and end, which say whether
@@ -148,6 +160,9 @@ static inline void weft_board_end_claims(struct weft_board *board)
     atomic_store_explicit(&board->seats[board->rank].claims, board->operation + 1,
                           memory_order_release);
 }
+/* After an end in the middle, of who has claimed a step and not begun it: false, if claims were stopped
+ * meanwhile. Then it stays undone. */
+bool weft_board_resume_claims(struct weft_board *board);
 /* Nobody claims another one; who has is seen by is_at_claim() from now on. */
 void weft_board_stop_claims(struct weft_board *board);
 static inline bool weft_board_is_at_claim(const struct weft_board *board, uint32_t rank)

@@ -89,6 +89,7 @@ struct weft_exec_job {
     uint32_t signature;                  /* of the call: two that differ never exchange data */
     uint32_t number;                     /* of the call on this communicator */
     uint64_t timeout_ms;                 /* or WEFT_NO_LIMIT */
+    uint64_t record;                     /* its owner's */
     const struct weft_exec_quick *quick; /* lent; NULL: there is none */
 };
 /* Sets job->quick, if it has a short plan. */
@@ -97,7 +98,9 @@ void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick)
 struct weft_exec_stuck {
     uint32_t missing; /* a rank that is waited for, or NO_RANK */
     bool is_late;
+    bool is_waiting;     /* its caller, and does nothing else; not: it was only begun */
     uint64_t timeout_ms; /* that it had */
+    unsigned percent;    /* of its rounds that are behind it */
 };
 struct weft_exec_gone {
     uint32_t rank; /* of the communicator */

@@ -66,6 +66,8 @@ struct weft_exec_run {
     uint32_t sends, recvs; /* items in use */
     uint32_t next_recv;    /* to be finished */
     size_t staged_len;     /* staging in use in this round */
+    size_t worked;         /* bytes since the last look at the clock */
+    bool is_overdue;       /* its time was up while it worked: nothing goes on, the verdict comes */
 };
 
 /* How slots are written. Plain stores are best where cores share a cache; where they do not, stores into
@@ -163,18 +165,18 @@ weft_status_t weft_exec_finish(struct weft_exec_run *run);
 /* Bytes of copies that the stage needs. */
 size_t weft_exec_prelude_len(const struct weft_exec_stage *stage);
 /* Sets run->data: the stage's, or its copies. */
-void weft_exec_prelude(struct weft_exec_run *run);
-void weft_exec_postlude(struct weft_exec_run *run);
+bool weft_exec_prelude(struct weft_exec_run *run); /* false: it goes no further */
+bool weft_exec_postlude(struct weft_exec_run *run);
 
 /* ---- quick.c ---- */
 weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job);
 
 /* ---- memory.c: steps within this host's memory ---- */
-/* false: the run has failed. */
+/* false: the run has failed, or its time is up. */
 bool weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step);
-void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step);
+bool weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step);
 /* What came, into its place. */
-void weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item);
+bool weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item);
 struct weft_slice weft_exec_resolve(const struct weft_exec_run *run,
                                     const struct weft_plan_ref *ref, uint32_t rank);
 
@@ -189,9 +191,13 @@ bool weft_exec_send(struct weft_exec_run *run, const struct weft_plan_step *step
 bool weft_exec_recv(struct weft_exec_run *run, const struct weft_plan_step *step);
 /* Are all receives of the round here? */
 bool weft_exec_reap(struct weft_exec_run *run);
+/* Has one behind the one that is waited for failed? Its rank is gone, however late the other is: the run fails. */
+bool weft_exec_has_lost_recv(struct weft_exec_run *run);
 /* Does no send under way read these bytes? */
 bool weft_exec_is_writable(struct weft_exec_run *run, const struct weft_slice *slice);
 bool weft_exec_sends_are_over(struct weft_exec_run *run);
+/* Its time is up: nothing comes any more but the verdict. */
+void weft_exec_await_verdict(struct weft_exec_run *run);
 /* After a failure: are all messages over? */
 bool weft_exec_is_drained(struct weft_exec_run *run);
 
@@ -243,6 +249,7 @@ static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_
         atomic_store_explicit(&board->seats[board->rank].cpu, cpu + 1, memory_order_relaxed);
     }
     line->signature = signature;
+    weft_board_tell_tsan(board->rank);
     atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst); /* with whoever says that it sleeps, then looks */
     if (atomic_load_explicit(&board->table->sleepers, memory_order_relaxed) != 0) {
@@ -266,6 +273,15 @@ bool weft_exec_check_end(struct weft_exec_run *run);
 bool weft_exec_look_around(struct weft_exec_run *run);
 /* The same, not more often than needed. */
 void weft_exec_glance(struct weft_exec_run *run);
+#define WEFT_EXEC_WORK                                                                             \
+    ((size_t)4 << 20) /* bytes between two looks at the clock, of who does not wait */
+bool weft_exec_is_in_time(struct weft_exec_run *run);
+/* So much was read and written; false: nothing goes on, it has failed or is overdue. */
+static inline bool weft_exec_worked(struct weft_exec_run *run, size_t len)
+{
+    run->worked += len;
+    return run->worked < WEFT_EXEC_WORK || weft_exec_is_in_time(run);
+}
 
 /* ---- queue.c ---- */
 /* The nearest of those that owners of requests have set: what stands behind is late with the first. */

@@ -58,7 +58,7 @@ static bool is_disputed(struct weft_exec_run *run, const struct weft_exec_item *
     return true;
 }
 
-/* Its result; false: the run has failed. */
+/* Its result; false: the run goes no further. */
 static bool finish(struct weft_exec_run *run, struct weft_exec_item *item)
 {
     weft_status_t status = weft_p2p_wait(&item->request, WEFT_NO_LIMIT); /* it is done */
@@ -68,7 +68,7 @@ static bool finish(struct weft_exec_run *run, struct weft_exec_item *item)
         snprintf(text, sizeof(text), "%s", weft_error_text());
         weft_exec_fail(run, status, member(run, item->peer), text);
     }
-    return status == WEFT_OK;
+    return status == WEFT_OK && weft_exec_worked(run, item->slice.len);
 }
 
 /* Forgets sends that are over. */
@@ -180,12 +180,28 @@ bool weft_exec_reap(struct weft_exec_run *run)
         if (!finish(run, item)) {
             return false;
         }
-        if (item->is_reduced) {
-            weft_exec_apply(run, item);
+        if (item->is_reduced && !weft_exec_apply(run, item)) {
+            return false;
         }
     }
     run->recvs = run->next_recv = 0;
     return true;
+}
+
+bool weft_exec_has_lost_recv(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    for (uint32_t i = run->next_recv; i < run->recvs; i++) {
+        struct weft_exec_item *item = &exec->recvs[i];
+        if (item->request != NULL && weft_p2p_is_done(item->request)) {
+            weft_status_t status = weft_p2p_result(item->request);
+            if (status != WEFT_OK && status != WEFT_ERR_TRUNCATED) {
+                (void)finish(run, item);
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 bool weft_exec_is_writable(struct weft_exec_run *run, const struct weft_slice *slice)
@@ -212,6 +228,12 @@ bool weft_exec_sends_are_over(struct weft_exec_run *run)
         await_bell(run, run->exec->sends[0].peer);
     }
     return run->sends == 0 && run->state != WEFT_RUN_DRAINS;
+}
+
+void weft_exec_await_verdict(struct weft_exec_run *run)
+{
+    clear_bell(run->exec);
+    await_bell(run, WEFT_WIRE_NO_RANK);
 }
 
 bool weft_exec_is_drained(struct weft_exec_run *run)

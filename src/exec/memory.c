@@ -74,6 +74,21 @@ struct weft_slice weft_exec_resolve(const struct weft_exec_run *run,
 #define SLOW_TIMES 4
 #define TRY_EVERY 64
 
+/* Long ones with a look at the clock in between. */
+static bool copy_blocks(struct weft_exec_run *run, const struct weft_slice *to, const void *from,
+                        enum weft_mem_copy how)
+{
+    const size_t most = WEFT_EXEC_WORK / 2;
+    for (size_t at = 0; at < to->len; at += most) {
+        size_t n = to->len - at < most ? to->len - at : most;
+        weft_mem_copy((uint8_t *)to->data + at, (const uint8_t *)from + at, n, how);
+        if (!weft_exec_worked(run, 2 * n)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void fill_slot(struct weft_exec_run *run, const struct weft_slice *to, const void *from)
 {
     struct weft_exec_pace *pace = &run->exec->pace;
@@ -114,7 +129,7 @@ bool weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step
     run->exec->moved += 2 * from.len;
     if (step->to.space == WEFT_SPACE_SLOT && from.len >= PACED) {
         fill_slot(run, &to, from.data);
-        return true;
+        return weft_exec_worked(run, 2 * from.len);
     }
     if (from.len >= FETCHED) {
         bool is_streamed = is_out && run->is_out_streamed;
@@ -122,11 +137,56 @@ bool weft_exec_copy(struct weft_exec_run *run, const struct weft_plan_step *step
         how = is_streamed ? (is_fetched ? WEFT_COPY_FETCH_STREAM : WEFT_COPY_STREAM)
                           : (is_fetched ? WEFT_COPY_FETCH : WEFT_COPY_PLAIN);
     }
-    weft_mem_copy(to.data, from.data, from.len, how);
-    return true;
+    to.len = from.len;
+    return copy_blocks(run, &to, from.data, how);
 }
 
 /* ---- reductions ---- */
+
+/* Elements of a block: so many take about WEFT_EXEC_WORK bytes to be read and written. */
+static size_t block_count(const struct weft_exec_run *run, const struct weft_reduce *what)
+{
+    size_t element = run->binding.element;
+    return WEFT_EXEC_WORK / element / (what->sources + what->outputs);
+}
+
+/* Apart from the usual way: what is longer than a block. */
+static __attribute__((noinline)) bool reduce_blocks(struct weft_exec_run *run,
+                                                    const struct weft_reduce *whole, size_t count)
+{
+    const void *sources[WEFT_REDUCE_SOURCES];
+    void *outputs[WEFT_REDUCE_SOURCES];
+    struct weft_reduce what = *whole;
+    size_t element = run->binding.element, most = block_count(run, whole);
+    what.source = sources;
+    what.output = outputs;
+    for (size_t at = 0; at < count; at += most) {
+        size_t n = count - at < most ? count - at : most;
+        for (uint32_t i = 0; i < what.sources; i++) {
+            sources[i] = (const uint8_t *)whole->source[i] + at * element;
+        }
+        for (uint32_t i = 0; i < what.outputs; i++) {
+            outputs[i] = (uint8_t *)whole->output[i] + at * element;
+        }
+        weft_reduce_run(&what, n);
+        if (!weft_exec_worked(run, (what.sources + what.outputs) * n * element)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* At most as many sources and outputs as a pass takes. */
+static bool reduce(struct weft_exec_run *run, const struct weft_reduce *what, size_t count)
+{
+    size_t len = (what->sources + what->outputs) * count * run->binding.element;
+    run->exec->moved += len;
+    if (len > WEFT_EXEC_WORK) {
+        return reduce_blocks(run, what, count);
+    }
+    weft_reduce_run(what, count);
+    return weft_exec_worked(run, len);
+}
 
 static struct weft_reduce begin_reduce(const struct weft_exec_run *run,
                                        const struct weft_plan_step *step)
@@ -157,7 +217,7 @@ static const void *source_at(const struct weft_exec_run *run, const struct weft_
  * the output may be one of the sources that come later. */
 #define PIECE 4096
 
-static void fold_many(struct weft_exec_run *run, const struct weft_plan_step *step,
+static bool fold_many(struct weft_exec_run *run, const struct weft_plan_step *step,
                       const struct weft_reduce *whole, size_t count)
 {
     _Alignas(64) uint8_t partial[PIECE];
@@ -191,27 +251,30 @@ static void fold_many(struct weft_exec_run *run, const struct weft_plan_step *st
             }
             weft_reduce_run(&what, n);
         }
+        if (!weft_exec_worked(run, (step->sources + whole->outputs) * n * element)) {
+            return false;
+        }
     }
+    return true;
 }
 
-static void fold(struct weft_exec_run *run, const struct weft_plan_step *step,
+static bool fold(struct weft_exec_run *run, const struct weft_plan_step *step,
                  struct weft_reduce what, size_t count)
 {
     const void *sources[WEFT_REDUCE_SOURCES];
-    run->exec->moved += (step->sources + what.outputs) * count * run->binding.element;
     if (step->sources > WEFT_REDUCE_SOURCES) {
-        fold_many(run, step, &what, count);
-        return;
+        run->exec->moved += (step->sources + what.outputs) * count * run->binding.element;
+        return fold_many(run, step, &what, count);
     }
     for (uint32_t i = 0; i < step->sources; i++) {
         sources[i] = source_at(run, step, i);
     }
     what.source = sources;
     what.sources = step->sources;
-    weft_reduce_run(&what, count);
+    return reduce(run, &what, count);
 }
 
-static void reduce_to_all(struct weft_exec_run *run, const struct weft_plan_step *step,
+static bool reduce_to_all(struct weft_exec_run *run, const struct weft_plan_step *step,
                           struct weft_reduce what)
 {
     void *outputs[WEFT_REDUCE_SOURCES];
@@ -223,10 +286,10 @@ static void reduce_to_all(struct weft_exec_run *run, const struct weft_plan_step
     }
     what.output = outputs;
     what.outputs = run->group->ranks;
-    fold(run, step, what, len / run->binding.element);
+    return fold(run, step, what, len / run->binding.element);
 }
 
-void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step)
+bool weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *step)
 {
     struct weft_reduce what = begin_reduce(run, step);
     struct weft_slice to;
@@ -234,12 +297,11 @@ void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *st
     what.before = run->binding.data->before;
     if (step->to.space == WEFT_SPACE_ALL_OUT) {
         what.is_streamed = run->is_out_streamed;
-        reduce_to_all(run, step, what);
-        return;
+        return reduce_to_all(run, step, what);
     }
     to = weft_exec_resolve(run, &step->to, run->group->rank);
     if (to.len == 0) {
-        return;
+        return true;
     }
     outputs[0] = to.data;
     what.outputs = 1;
@@ -248,10 +310,10 @@ void weft_exec_reduce(struct weft_exec_run *run, const struct weft_plan_step *st
         outputs[what.outputs++] = weft_exec_resolve(run, &step->also, run->group->rank).data;
     }
     what.output = outputs;
-    fold(run, step, what, to.len / run->binding.element);
+    return fold(run, step, what, to.len / run->binding.element);
 }
 
-void weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item)
+bool weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *item)
 {
     struct weft_reduce what = begin_reduce(run, &item->step);
     struct weft_slice to = weft_exec_resolve(run, &item->step.to, run->group->rank);
@@ -264,6 +326,5 @@ void weft_exec_apply(struct weft_exec_run *run, const struct weft_exec_item *ite
     what.outputs = 1;
     what.source = sources;
     what.output = &output;
-    weft_reduce_run(&what, to.len / run->binding.element);
-    run->exec->moved += 3 * to.len;
+    return reduce(run, &what, to.len / run->binding.element);
 }

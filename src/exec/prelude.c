@@ -7,6 +7,7 @@
 #include "reduce/reduce.h"
 
 #define ALIGN ((size_t)64)
+#define BLOCK (WEFT_EXEC_WORK / 8) /* elements, between two looks at the clock */
 
 struct extent {
     size_t in, out; /* elements */
@@ -73,7 +74,8 @@ static void scale(weft_dtype_t dtype, double factor, const void *from, void *to,
 }
 
 /* In f32 or not, scaled or not. */
-static void copy(const struct weft_exec_data *data, const void *from, uint8_t *to, size_t count)
+static void copy_block(const struct weft_exec_data *data, const void *from, uint8_t *to,
+                       size_t count)
 {
     bool is_wide = data->prelude == WEFT_PRELUDE_WIDEN;
     if (is_wide) {
@@ -84,19 +86,37 @@ static void copy(const struct weft_exec_data *data, const void *from, uint8_t *t
     }
 }
 
+static bool copy(struct weft_exec_run *run, const void *from, uint8_t *to, size_t count)
+{
+    const struct weft_exec_data *data = &run->job->stage[run->stage].data;
+    size_t element = weft_dtype_size(data->dtype);
+    for (size_t at = 0; at < count; at += BLOCK) {
+        size_t n = count - at < BLOCK ? count - at : BLOCK;
+        copy_block(data, (const uint8_t *)from + at * element, to + at * copy_element(data), n);
+        if (!weft_exec_worked(run, n * (element + copy_element(data)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Pieces with places may have anything between them, also nothing that can be read: the copy has them in a
  * row. */
-static void copy_pieces(const struct weft_exec_data *data, uint32_t ranks, uint8_t *to)
+static bool copy_pieces(struct weft_exec_run *run, uint32_t ranks, uint8_t *to)
 {
+    const struct weft_exec_data *data = &run->job->stage[run->stage].data;
     size_t element = weft_dtype_size(data->dtype);
     for (uint32_t i = 0; i < ranks; i++) {
         size_t count = count_of(data, i);
-        copy(data, (const uint8_t *)data->in + data->in_places[i] * element, to, count);
+        if (!copy(run, (const uint8_t *)data->in + data->in_places[i] * element, to, count)) {
+            return false;
+        }
         to += count * copy_element(data);
     }
+    return true;
 }
 
-void weft_exec_prelude(struct weft_exec_run *run)
+bool weft_exec_prelude(struct weft_exec_run *run)
 {
     const struct weft_exec_stage *stage = &run->job->stage[run->stage];
     const struct weft_exec_data *data = &stage->data;
@@ -104,13 +124,13 @@ void weft_exec_prelude(struct weft_exec_run *run)
     size_t count;
     run->data = *data;
     if (data->prelude == WEFT_PRELUDE_NONE) {
-        return;
+        return true;
     }
     count = extent_of(stage).in;
-    if (data->in_places != NULL) {
-        copy_pieces(data, stage->group->ranks, copies);
-    } else {
-        copy(data, data->in, copies, count);
+    run->exec->moved += 2 * count * weft_dtype_size(data->dtype);
+    if (!(data->in_places != NULL ? copy_pieces(run, stage->group->ranks, copies)
+                                  : copy(run, data->in, copies, count))) {
+        return false;
     }
     run->data.in = copies;
     run->data.in_places = NULL;
@@ -119,15 +139,25 @@ void weft_exec_prelude(struct weft_exec_run *run)
         run->data.dtype = WEFT_F32;
         run->data.out = copies + in_len(stage);
     }
-    run->exec->moved += 2 * count * weft_dtype_size(data->dtype);
+    return true;
 }
 
-void weft_exec_postlude(struct weft_exec_run *run)
+bool weft_exec_postlude(struct weft_exec_run *run)
 {
     const struct weft_exec_stage *stage = &run->job->stage[run->stage];
     const struct weft_exec_data *data = &stage->data;
     bool has_out = stage->plan.coll != WEFT_REDUCE || stage->plan.root == stage->group->rank;
-    if (data->prelude == WEFT_PRELUDE_WIDEN && has_out) {
-        weft_reduce_narrow(data->dtype, run->data.out, data->out, extent_of(stage).out);
+    size_t element = weft_dtype_size(data->dtype), count = extent_of(stage).out;
+    if (data->prelude != WEFT_PRELUDE_WIDEN || !has_out) {
+        return true;
     }
+    for (size_t at = 0; at < count; at += BLOCK) {
+        size_t n = count - at < BLOCK ? count - at : BLOCK;
+        weft_reduce_narrow(data->dtype, (const float *)run->data.out + at,
+                           (uint8_t *)data->out + at * element, n);
+        if (!weft_exec_worked(run, n * (element + sizeof(float)))) {
+            return false;
+        }
+    }
+    return true;
 }

@@ -198,6 +198,7 @@ static inline bool await(const struct scene *scene, uint32_t rank)
     if (!look_for(scene, rank, line)) {
         return false;
     }
+    weft_board_ask_tsan(rank);
     board->known[rank] = board->clock;
     return line->signature == scene->job->signature;
 }

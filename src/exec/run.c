@@ -120,7 +120,9 @@ void weft_exec_run_open(struct weft_exec_run *run, struct weft_exec *exec,
     run->stage = run->round = run->index = run->entry = 0;
     run->board = NULL;
     run->is_begun = run->is_mapped = false;
+    run->is_overdue = false;
     run->withdrawn_ns = 0;
+    run->worked = 0;
     run->sends = run->recvs = run->next_recv = 0;
 }
 
@@ -134,8 +136,8 @@ static bool begin_stage(struct weft_exec_run *run)
     run->round = run->index = 0;
     run->sends = run->recvs = run->next_recv = 0;
     run->staged_len = 0;
-    if (run->entry == 0) {
-        weft_exec_prelude(run);
+    if (run->entry == 0 && !weft_exec_prelude(run)) {
+        return false;
     }
     weft_bind(run->plan, run->group, &run->data, &run->binding);
     run->is_out_streamed = run->binding.total_len > (size_t)1 << 20 &&
@@ -177,42 +179,50 @@ static bool do_step(struct weft_exec_run *run, const struct weft_plan_step *step
             return false;
         }
     }
-    if (step->kind == WEFT_STEP_COPY) {
-        return weft_exec_copy(run, step);
-    }
-    weft_exec_reduce(run, step);
-    return true;
+    return step->kind == WEFT_STEP_COPY ? weft_exec_copy(run, step) : weft_exec_reduce(run, step);
 }
 
-/* The steps that anyone may do, as many as fall to us. They follow each other in their round. */
-static void do_anys(struct weft_exec_run *run, struct weft_plan_step *step)
+/* It may take a message to everybody and back: whoever withdraws its memory meanwhile need not wait for us. */
+static bool map_for_claim(struct weft_exec_run *run)
+{
+    weft_board_end_claims(run->board);
+    return weft_exec_map(run) && weft_board_resume_claims(run->board);
+}
+
+/* The steps that anyone may do, as many as fall to us. They follow each other in their round. false: it goes
+ * no further. */
+static bool do_anys(struct weft_exec_run *run, struct weft_plan_step *step)
 {
     uint32_t first = run->index;
     uint32_t count = run->plan->parts;
     uint32_t claimed, done = 0;
     weft_board_begin_claims(run->board);
     while ((claimed = weft_board_claim(run->board, count)) < count) {
-        if (!run->is_mapped && !weft_exec_map(run)) {
-            break; /* it has failed, and the communicator */
+        if (!run->is_mapped && !map_for_claim(run)) {
+            break; /* it has failed, and the communicator; or somebody else has, and the verdict comes */
         }
         run->plan->builder->step(run->plan, run->group->rank, run->round, first + claimed, step);
-        (void)do_step(run, step);
+        if (!do_step(run, step)) {
+            break; /* nobody gets the half of it */
+        }
         done++;
     }
     if (done > 0 && weft_exec_has_withdrawn(run)) {
         done = 0; /* what we read there may not be what it was: nobody gets it */
     }
+    weft_board_tell_tsan(WEFT_BOARD_ANYBODY);
     atomic_fetch_add(&run->board->table->any_done, done);
     weft_board_end_claims(run->board);
     /* … with whoever says that it sleeps, then looks */
     if (atomic_load_explicit(&run->board->table->sleepers, memory_order_relaxed) != 0) {
         weft_exec_ring(run->exec, run->group);
     }
-    if (run->state == WEFT_RUN_DRAINS) {
-        return;
+    if (run->state == WEFT_RUN_DRAINS || run->is_overdue) {
+        return false;
     }
     run->anys = count;
     run->index = first + count;
+    return true;
 }
 
 /* false: it must wait, or has failed. */
@@ -221,8 +231,7 @@ static bool do_round(struct weft_exec_run *run)
     struct weft_plan_step step;
     while (run->plan->builder->step(run->plan, run->group->rank, run->round, run->index, &step)) {
         if ((step.flags & WEFT_STEP_ANY) != 0) {
-            do_anys(run, &step);
-            if (run->state == WEFT_RUN_DRAINS) {
+            if (!do_anys(run, &step)) {
                 return false;
             }
             continue;
@@ -261,7 +270,9 @@ static bool do_stage(struct weft_exec_run *run)
         weft_exec_shared_end(run);
         run->board = NULL;
     }
-    weft_exec_postlude(run);
+    if (!weft_exec_postlude(run)) {
+        return false;
+    }
     run->is_begun = false;
     return true;
 }
@@ -271,7 +282,10 @@ void weft_exec_advance(struct weft_exec_run *run)
     if (run->state == WEFT_RUN_WAITS) {
         run->state = WEFT_RUN_GOES;
     }
-    while (run->state == WEFT_RUN_GOES) {
+    if (run->is_overdue) {
+        weft_exec_await_verdict(run);
+    }
+    while (run->state == WEFT_RUN_GOES && !run->is_overdue) {
         if (!do_stage(run)) {
             break;
         }

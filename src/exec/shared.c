@@ -47,6 +47,7 @@ static inline bool has_shown(struct weft_exec_run *run, uint32_t rank, uint32_t 
         run->await = (struct weft_exec_await){.word = &line->head, .value = clock, .rank = rank};
         return false;
     }
+    weft_board_ask_tsan(rank);
     if (line->signature != run->job->signature + run->stage) {
         return differs(run, rank);
     }
@@ -76,7 +77,11 @@ bool weft_exec_await_step(struct weft_exec_run *run, const struct weft_plan_step
         run->await = (struct weft_exec_await){.word = &board->table->any_done,
                                               .value = board->any_base + run->anys,
                                               .rank = WEFT_WIRE_NO_RANK};
-        return weft_exec_is_reached(run->exec, &run->await);
+        if (!weft_exec_is_reached(run->exec, &run->await)) {
+            return false;
+        }
+        weft_board_ask_tsan(WEFT_BOARD_ANYBODY);
+        return true;
     }
     return step->peer == WEFT_PLAN_ALL ? have_all_shown(run, board->clock + step->value)
                                        : has_shown(run, step->peer, board->clock + step->value);

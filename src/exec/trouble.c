@@ -10,7 +10,7 @@
 
 #define TELL_NS UINT64_C(500000000)
 #define LATE_NS UINT64_C(200000000)    /* after which nobody waits for the coordinator's word */
-#define VERDICT_NS UINT64_C(100000000) /* the same, when others have failed already */
+#define VERDICT_NS UINT64_C(600000000) /* the same, when others have failed already */
 #define DISPUTE_NS UINT64_C(1000000000)
 #define GLANCE_NS UINT64_C(25000000)
 
@@ -124,18 +124,35 @@ static bool is_dispute_over(const struct weft_exec_run *run, uint64_t now_ns)
     return exec->disputed == run->job->number + 1 && now_ns - exec->disputed_ns > DISPUTE_NS;
 }
 
+static unsigned percent_done(const struct weft_exec_run *run)
+{
+    uint64_t rounds = run->is_begun && run->rounds > 0 ? run->rounds : 1;
+    uint64_t round = run->is_begun ? run->round : 0;
+    return (unsigned)(100 * (run->stage * rounds + round) / (run->job->stages * rounds));
+}
+
+/* The run's own, or the nearest of its owners'. */
+static uint64_t find_deadline(const struct weft_exec_run *run, uint64_t *timeout_ms_p)
+{
+    struct weft_exec *exec = run->exec;
+    uint64_t deadline_ns;
+    *timeout_ms_p = run->job->timeout_ms;
+    deadline_ns = *timeout_ms_p == WEFT_NO_LIMIT ? WEFT_NEVER
+                                                 : exec->began_ns + *timeout_ms_p * WEFT_NS_PER_MS;
+    if (run == &exec->active) {
+        weft_exec_find_limit(exec, &deadline_ns, timeout_ms_p);
+    }
+    return deadline_ns;
+}
+
 /* Who waits long says so; at the deadline the coordinator is asked to end it. */
 static void keep_time(struct weft_exec_run *run, uint64_t now_ns)
 {
     struct weft_exec *exec = run->exec;
     struct weft_exec_stuck stuck = {.missing = missing_rank(run),
-                                    .timeout_ms = run->job->timeout_ms};
-    uint64_t deadline_ns = stuck.timeout_ms == WEFT_NO_LIMIT
-                               ? WEFT_NEVER
-                               : exec->began_ns + stuck.timeout_ms * WEFT_NS_PER_MS;
-    if (run == &exec->active) {
-        weft_exec_find_limit(exec, &deadline_ns, &stuck.timeout_ms);
-    }
+                                    .is_waiting = run != &exec->active,
+                                    .percent = percent_done(run)};
+    uint64_t deadline_ns = find_deadline(run, &stuck.timeout_ms);
     if (is_dispute_over(run, now_ns)) {
         weft_exec_fail(run, WEFT_ERR_MISMATCH, stuck.missing,
                        "what a rank sent has another length than was expected: the ranks "
@@ -152,7 +169,7 @@ static void keep_time(struct weft_exec_run *run, uint64_t now_ns)
     exec->spec.stuck(exec->spec.owner, run->job, &stuck);
 }
 
-/* A wait begins: the call's time began with its first one that was long. */
+/* A wait begins: the call's time began with its first one that was long, or with its first long work. */
 void weft_exec_begin_time(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
@@ -170,7 +187,8 @@ void weft_exec_begin_time(struct weft_exec_run *run)
 bool weft_exec_look_around(struct weft_exec_run *run)
 {
     uint64_t now_ns = weft_clock_ns();
-    if (run->state != WEFT_RUN_DRAINS && !weft_exec_check_end(run) && !check_gone(run, now_ns)) {
+    if (run->state != WEFT_RUN_DRAINS && !weft_exec_check_end(run) && !check_gone(run, now_ns) &&
+        !weft_exec_has_lost_recv(run)) {
         keep_time(run, now_ns);
     }
     return run->state == WEFT_RUN_DRAINS;
@@ -185,4 +203,26 @@ void weft_exec_glance(struct weft_exec_run *run)
         exec->looked_ns = now_ns;
         (void)weft_exec_look_around(run);
     }
+}
+
+/* Who works long does not wait, and looks at clock and communicator in between. What is overdue is told like a
+ * wait that is late, and does nothing any more until the verdict comes. */
+bool weft_exec_is_in_time(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    uint64_t now_ns = weft_clock_ns(), timeout_ms;
+    run->worked = 0;
+    if (run->state == WEFT_RUN_DRAINS || run->is_overdue || weft_exec_check_end(run)) {
+        return false;
+    }
+    if (exec->timed != run->job->number + 1) {
+        weft_exec_begin_time(run);
+    }
+    if (now_ns < find_deadline(run, &timeout_ms)) {
+        return true;
+    }
+    run->is_overdue = true;
+    weft_exec_await_verdict(run);
+    keep_time(run, now_ns);
+    return false;
 }

@@ -185,10 +185,20 @@ static bool is_end_heard(struct weft_exec_run *run, uint32_t peer)
 bool weft_exec_pull(struct weft_exec_run *run, uint32_t peer, const struct weft_slice *from,
                     void *to)
 {
-    const struct weft_slice slice = {.data = to, .len = from->len};
+    const size_t most = WEFT_EXEC_WORK / 2;
+    pid_t pid = run->exec->views[peer].pid;
+    bool is_there = true;
     int error;
     run->exec->moved += 2 * from->len;
-    if (weft_mem_pull(run->exec->views[peer].pid, (uintptr_t)from->data, &slice)) {
+    for (size_t at = 0; at < from->len && is_there; at += most) {
+        const struct weft_slice slice = {.data = (uint8_t *)to + at,
+                                         .len = from->len - at < most ? from->len - at : most};
+        is_there = weft_mem_pull(pid, (uintptr_t)from->data + at, &slice);
+        if (is_there && !weft_exec_worked(run, 2 * slice.len)) {
+            return false;
+        }
+    }
+    if (is_there) {
         return true;
     }
     error = errno;

@@ -13,6 +13,8 @@
 #include "mem/mem.h"
 #include "wire/wire.h"
 
+#include <stdio.h>
+
 struct weft_lane_port;
 
 enum weft_lane_caps {
@@ -42,6 +44,7 @@ struct weft_lane {
     uint16_t slot;      /* which one of several to this peer; the dialler says it in its greeting */
     uint32_t generation; /* of the slot */
     bool is_up;
+    bool is_given_up;               /* the link's: what it still had to send is for nobody */
     void *owner;                    /* the link's */
     struct weft_lane *next_refused; /* the link's */
     char peer_text[96];             /* "10.0.0.7:4411", "pid 4411 on this host" */
@@ -92,6 +95,21 @@ struct weft_lane_call {
     uint64_t timeout_ms;
 };
 
+/* Why a port was not opened, or sent a caller away: kept for the link that then finds no way. */
+struct weft_lane_lack {
+    weft_status_t status; /* WEFT_OK: it lacked nothing so far */
+    char text[160];
+};
+
+static inline void weft_lane_lacks(struct weft_lane_lack *lack, weft_status_t status,
+                                   const char *text)
+{
+    if (lack != NULL) {
+        lack->status = status;
+        snprintf(lack->text, sizeof(lack->text), "%s", text);
+    }
+}
+
 struct weft_lane_port_spec {
     struct weft_engine *engine; /* lent, as all pointers here, while the port lives */
     const struct weft_params *params;
@@ -101,6 +119,7 @@ struct weft_lane_port_spec {
     uint32_t prefix_len;         /* tcp: of addr's network */
     const uint32_t *local_ranks; /* shm: ranks of this host, ascending, self included */
     uint32_t local_count;
+    struct weft_lane_lack *lack; /* NULL: nobody asks */
 };
 
 struct weft_lane_ops {

@@ -17,6 +17,7 @@
 #define REDIAL_MS 1500 /* an attempt takes no longer: the path may be up again before the next */
 #define POOL_PER_SLOT 128
 #define LATE_NS UINT64_C(1000000000) /* what came before its NIC lost its carrier is read by then */
+#define DARK_NS UINT64_C(3000000000) /* a NIC without carrier is let alone for so long */
 
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns);
 
@@ -151,12 +152,9 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
     if (lane->slot >= WEFT_LINK_SLOTS) {
         return false;
     }
-    if (is_without_carrier(link->links, find_nic(link->links, lane)) &&
+    if (is_without_carrier(link->links, find_nic(link->links, lane)) && lane->owner == NULL &&
         weft_bundle_find_lead(bundle) != NULL) {
-        if (lane->owner != NULL) { /* the news of its NIC was read first, and no more will come */
-            weft_bundle_lost(bundle, &bundle->slots[lane->slot], "its NIC has no carrier");
-        }
-        return false;
+        return false; /* the news of its NIC was read first, and no more will come */
     }
     if (lane->owner == NULL && !take_call(bundle, lane)) {
         return false;
@@ -185,7 +183,7 @@ bool weft_bundle_opened(struct weft_bundle *bundle, struct weft_lane *lane)
 
 /* ---- down ---- */
 
-static void tell_down(struct weft_bundle *bundle, const struct weft_slot *slot)
+void weft_bundle_tell_down(struct weft_bundle *bundle, const struct weft_slot *slot)
 {
     struct weft_wire_data frame = {.type = WEFT_DATA_ACK,
                                    .flags = WEFT_DATA_DOWN,
@@ -244,7 +242,7 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
         weft_log(link, INFO, "lane %u to rank %u by %s is over: %s",
                  (unsigned)(slot - bundle->slots), link->peer, nic_of(bundle, slot), why);
         weft_link_set_lead(link, weft_bundle_find_lead(bundle));
-        tell_down(bundle, slot);
+        weft_bundle_tell_down(bundle, slot);
         if (bundle->is_dialler) { /* to the other one the end of a lane that rests looks the same */
             weft_bundle_wake(bundle);
         }
@@ -258,13 +256,14 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
     return !is_any_left(bundle);
 }
 
-static void drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
+void weft_bundle_drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why)
 {
     struct weft_lane *lane = slot->lane;
     weft_bundle_lost(bundle, slot, why);
     weft_log(link, WARN, "lane %u to rank %u by %s is given up: %s; %s",
              (unsigned)(slot - bundle->slots), bundle->link->peer, nic_of(bundle, slot), why,
              weft_bundle_find_lead(bundle) != NULL ? "the others take over" : "no other is left");
+    lane->is_given_up = true;
     lane->ops->close(lane);
 }
 
@@ -308,8 +307,7 @@ void weft_bundle_watch(struct weft_bundle *bundle)
     }
 }
 
-/* It is kept longer: nobody could take over, and the kernel goes on trying. */
-static bool is_last_up(const struct weft_bundle *bundle, const struct weft_slot *slot)
+bool weft_bundle_is_last_up(const struct weft_bundle *bundle, const struct weft_slot *slot)
 {
     for (uint32_t i = 0; i < bundle->count; i++) {
         if (bundle->slots[i].state == SLOT_UP && &bundle->slots[i] != slot) {
@@ -328,7 +326,7 @@ static uint64_t silent_too_long_ns(const struct weft_bundle *bundle, const struc
     uint64_t lane_ns = (uint64_t)number[WEFT_PARAM_LANE_TIMEOUT] * WEFT_NS_PER_MS;
     uint64_t path_ns = (uint64_t)number[WEFT_PARAM_PATH_TIMEOUT] * WEFT_NS_PER_MS;
     uint64_t silent_ns = slot->lane->ops->silent_ms(slot->lane) * WEFT_NS_PER_MS;
-    if (!is_last_up(bundle, slot)) {
+    if (!weft_bundle_is_last_up(bundle, slot)) {
         return silent_ns >= lane_ns ? silent_ns : 0;
     }
     if (silent_ns >= lane_ns && bundle->mute_ns != 0 && now_ns - bundle->mute_ns > silent_ns) {
@@ -340,12 +338,12 @@ static uint64_t silent_too_long_ns(const struct weft_bundle *bundle, const struc
 static void drop_silent(struct weft_bundle *bundle, struct weft_slot *slot, uint64_t silent_ns,
                         uint64_t now_ns)
 {
-    bool is_last = is_last_up(bundle, slot);
+    bool is_last = weft_bundle_is_last_up(bundle, slot);
     uint64_t since_ns = now_ns - silent_ns;
     char why[64];
     snprintf(why, sizeof(why), "nothing acknowledged for %llu ms",
              (unsigned long long)(silent_ns / WEFT_NS_PER_MS));
-    drop(bundle, slot, why);
+    weft_bundle_drop(bundle, slot, why);
     if (bundle->mute_ns == 0) {
         bundle->mute_ns = since_ns;
     }
@@ -377,11 +375,17 @@ static void doze(struct weft_bundle *bundle, uint64_t now_ns)
                           due_ns > next_ns ? due_ns : next_ns);
 }
 
-/* Nothing gets through by what is up, if anything is: so nobody pauses before the rest is tried. Of a NIC without
- * carrier we hear when it is back. */
-static bool may_hurry(const struct weft_bundle *bundle, const struct weft_slot *down)
+/* Of a NIC without carrier we hear when it is back. Until then nothing is tried by it: the kernel would ask for the
+ * peer's hardware address in vain, and then not again for a second, carrier or not. But news may be lost. Nobody
+ * pauses when nothing gets through by what is up, if anything is. */
+static bool may_dial(const struct weft_bundle *bundle, const struct weft_slot *down,
+                     uint64_t now_ns)
 {
-    return bundle->link->links->down_ns[down->nic] == 0 && !weft_bundle_is_through(bundle);
+    uint64_t down_ns = bundle->link->links->down_ns[down->nic];
+    if (down_ns != 0 && now_ns - down_ns < DARK_NS) {
+        return false;
+    }
+    return now_ns >= down->retry_ns || (down_ns == 0 && !weft_bundle_is_through(bundle));
 }
 
 static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -405,8 +409,9 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
             }
         } else if (slot->state == SLOT_DOWN) {
             is_busy = true;
-            tell_down(bundle, slot); /* the word before may have gone by a lane that died too */
-            if (bundle->is_dialler && (now_ns >= slot->retry_ns || may_hurry(bundle, slot))) {
+            weft_bundle_tell_down(bundle,
+                                  slot); /* the word before may have gone by a lane that died too */
+            if (bundle->is_dialler && may_dial(bundle, slot, now_ns)) {
                 weft_bundle_dial_slot(bundle, i, REDIAL_MS);
             }
         }
@@ -431,53 +436,5 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_bundle_watch(bundle);
     } else if (weft_bundle_rest_due(bundle) > 0) {
         doze(bundle, now_ns);
-    }
-}
-
-/* ---- netlink ---- */
-
-/* What was dialled before its NIC had a carrier is lost, and nobody would know for a while. */
-static void dial_anew(struct weft_slot *slot)
-{
-    if (slot->state == SLOT_DIALLING && slot->lane != NULL) {
-        struct weft_lane *lane = slot->lane;
-        slot->lane = NULL;
-        slot->state = SLOT_DOWN;
-        lane->ops->close(lane);
-    }
-}
-
-void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up)
-{
-    bool is_back = false;
-    for (uint32_t i = 0; i < links->tcp_count; i++) {
-        if (strcmp(links->nics[i].name, nic) == 0) {
-            is_back |= is_up && links->down_ns[i] != 0;
-            links->down_ns[i] = is_up ? 0 : weft_clock_ns();
-        }
-    }
-    for (struct weft_list *node = links->bundles.next; node != &links->bundles; node = node->next) {
-        struct weft_bundle *bundle = WEFT_CONTAINER_OF(node, struct weft_bundle, node);
-        for (uint32_t i = bundle->count; i-- > 0;) { /* the lead last, when its heirs are known */
-            struct weft_slot *slot = &bundle->slots[i];
-            if (strcmp(links->nics[slot->nic].name, nic) != 0) {
-                continue;
-            }
-            if (!is_up && slot->state == SLOT_UP && !is_last_up(bundle, slot)) {
-                drop(bundle, slot, "its NIC has no carrier");
-            }
-            if (is_back) {
-                dial_anew(slot);
-            }
-            if (is_up && slot->state == SLOT_DOWN) {
-                slot->retry_ns = 0;
-                slot->pause_ms = 0;
-            }
-        }
-        for (uint32_t i = 0; i < bundle->count && !is_up; i++) {
-            if (bundle->slots[i].state == SLOT_DOWN) {
-                tell_down(bundle, &bundle->slots[i]); /* what was said by the dead ones is lost */
-            }
-        }
     }
 }

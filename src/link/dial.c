@@ -68,7 +68,7 @@ static uint32_t choose_there(const struct weft_bundle *bundle, const struct weft
     return slot->home;
 }
 
-bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms)
+weft_status_t weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms)
 {
     struct weft_slot *slot = &bundle->slots[index];
     struct weft_link *link = bundle->link;
@@ -78,17 +78,19 @@ bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t 
                                         .generation = slot->generation + 1,
                                         .address = &address,
                                         .timeout_ms = timeout_ms};
+    weft_status_t status;
     slot->there = choose_there(bundle, slot);
     memcpy(address.bytes, address_at(bundle, slot->there), WEFT_WIRE_ADDR_LEN);
-    if (link->links->tcp_ops->open(link->links->tcp[slot->nic], &call, &slot->lane) != WEFT_OK) {
+    status = link->links->tcp_ops->open(link->links->tcp[slot->nic], &call, &slot->lane);
+    if (status != WEFT_OK) {
         slot->lane = NULL;
         weft_slot_retry_later(slot);
-        return false;
+        return status;
     }
     slot->generation++;
     slot->lane->owner = link;
     slot->state = SLOT_DIALLING;
-    return true;
+    return WEFT_OK;
 }
 
 /* Otherwise two of our NICs would end in one of the peer's for good, and another of its NICs would carry nothing. */
@@ -167,18 +169,18 @@ static uint32_t pair_of(const struct weft_bundle *bundle, uint32_t i, uint32_t c
                : 1 + (weft_link_turn(bundle->link) + i % count) % (count - 1);
 }
 
-bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)
+weft_status_t weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)
 {
     struct pair pairs[WEFT_LINK_NICS] = {{0}};
     int64_t lanes = bundle->link->links->spec.port.params->number[WEFT_PARAM_LANES];
     uint32_t count, bulk;
     uint64_t timeout_ms =
         (uint64_t)bundle->link->links->spec.port.params->number[WEFT_PARAM_START_TIMEOUT];
+    weft_status_t status = WEFT_ERR_NETWORK;
     bool is_any = false;
     bundle->there_count = call->tcp_len / WEFT_WIRE_ADDR_LEN;
     if (bundle->there_count == 0) {
-        weft_fail_record(WEFT_ERR_PROTOCOL, "rank %u has named no address", bundle->link->peer);
-        return false;
+        return weft_fail(WEFT_ERR_PROTOCOL, "rank %u has named no address", bundle->link->peer);
     }
     memcpy(bundle->there, call->tcp, call->tcp_len);
     count = pair_nics(bundle, pairs);
@@ -192,11 +194,12 @@ bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_diallin
         if (i > bundle->link->links->share) {
             bundle->slots[i].state = SLOT_RESTING;
         } else {
-            is_any |= weft_bundle_dial_slot(bundle, i, timeout_ms);
+            status = weft_bundle_dial_slot(bundle, i, timeout_ms);
+            is_any |= status == WEFT_OK;
         }
     }
     if (is_any) {
         weft_bundle_watch(bundle);
     }
-    return is_any;
+    return is_any ? WEFT_OK : status;
 }

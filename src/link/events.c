@@ -242,10 +242,11 @@ static bool tcp_lost(struct weft_link *link, struct weft_done *done)
     is_last = weft_bundle_lost(bundle, slot, done->text);
     weft_link_refuse(link->links, done->lane);
     if (is_damage(done->status) || (is_last && (link->is_ended || !link->was_up))) {
+        link_lost(link, done);
         if (!was_up && !link->is_ended) {
             weft_link_give_up(link);
         }
-        return link_lost(link, done);
+        return true;
     }
     return false;
 }

@@ -15,16 +15,20 @@ struct weft_links {
     struct weft_link_nic nics[WEFT_LINK_NICS];
     uint64_t down_ns[WEFT_LINK_NICS]; /* when it lost its carrier; 0: it has it */
     uint32_t tcp_count;
-    uint32_t bundle_count;     /* peers over tcp */
-    uint32_t share;            /* lanes for bulk that each of them may have */
-    bool is_shm_broken;        /* it could not be opened here */
-    size_t keep_room;          /* bytes of each keep */
-    uint32_t tell_len;         /* so many came since we told the peer last: tell it now */
-    struct weft_list roomy;    /* links that are due a WRITABLE */
-    struct weft_list acked;    /* chunks whose SENT is due */
-    struct weft_lane *refused; /* lanes nobody wants, closed when the events are through */
-    struct weft_list broken;   /* links whose LOST is due */
-    struct weft_list bundles;  /* of bundle.node */
+    uint32_t bundle_count;      /* peers over tcp */
+    uint32_t share;             /* lanes for bulk that each of them may have */
+    bool is_shm_broken;         /* it could not be opened here */
+    struct weft_lane_lack lack; /* the latest reason why there is no port, or not for everybody */
+    size_t keep_room;           /* bytes of each keep */
+    uint32_t tell_len;          /* so many came since we told the peer last: tell it now */
+    struct weft_list roomy;     /* links that are due a WRITABLE */
+    struct weft_list acked;     /* chunks whose SENT is due */
+    struct weft_lane *refused;  /* lanes nobody wants, closed when the events are through */
+    struct weft_list broken;    /* links whose LOST is due */
+    struct weft_list calling;   /* links that have called, and have no lane yet */
+    struct weft_engine_timer call_again;
+    uint64_t call_pause_ms;
+    struct weft_list bundles; /* of bundle.node */
     struct weft_done
         *batch; /* lent: what the poll under way will report; its user has seen none of it yet */
     unsigned batch_count;
@@ -122,15 +126,17 @@ static inline uint32_t weft_link_turn(const struct weft_link *link)
 }
 
 /* ---- connect.c ---- */
+void weft_links_call_again(struct weft_engine_timer *timer, uint64_t now_ns);
 /* A dial failed, or the lane was lost before it was up: is there another way? */
 bool weft_link_try_elsewhere(struct weft_link *link);
 void weft_link_give_up(struct weft_link *link);
 void weft_link_fail(struct weft_link *link, weft_status_t status, const char *text);
 
 /* ---- dial.c ---- */
-/* The peer listens at these addresses: dials all slots. false: not one could be dialled (error text). */
-bool weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
-bool weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index, uint64_t timeout_ms);
+/* The peer listens at these addresses: dials all slots. Fails if not one could be dialled. */
+weft_status_t weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call);
+weft_status_t weft_bundle_dial_slot(struct weft_bundle *bundle, uint32_t index,
+                                    uint64_t timeout_ms);
 /* Does anything get through by what is up? */
 bool weft_bundle_is_through(const struct weft_bundle *bundle);
 /* Slots that went astray because nothing else got through are dialled anew, at their own address. */
@@ -149,6 +155,12 @@ bool weft_bundle_lost(struct weft_bundle *bundle, struct weft_slot *slot, const 
 void weft_bundle_told_down(struct weft_bundle *bundle, const struct weft_wire_data *frame);
 /* The one where all but bulk should go; NULL: none is up. */
 struct weft_lane *weft_bundle_find_lead(struct weft_bundle *bundle);
+/* Gives one up that is of no use any more. */
+void weft_bundle_drop(struct weft_bundle *bundle, struct weft_slot *slot, const char *why);
+/* Says so to the peer, if anything is up. */
+void weft_bundle_tell_down(struct weft_bundle *bundle, const struct weft_slot *slot);
+/* Could no other take over? */
+bool weft_bundle_is_last_up(const struct weft_bundle *bundle, const struct weft_slot *slot);
 /* Something is on its way that must be watched. */
 void weft_bundle_watch(struct weft_bundle *bundle);
 void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t room);
@@ -157,6 +169,11 @@ void weft_bundle_name_nics(const struct weft_bundle *bundle, char *text, size_t 
 void weft_bundle_leave(struct weft_bundle *bundle, struct weft_slot *slot);
 /* What the slot brings goes nowhere: whoever was going to get it hears so, if he knows of it. */
 void weft_bundle_unplace(struct weft_bundle *bundle, const struct weft_slot *slot);
+
+/* ---- carrier.c ---- */
+/* Without news a dead NIC is noticed later, by its silence. */
+void weft_links_watch_carriers(struct weft_links *links);
+void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up);
 
 /* ---- rest.c: lanes that nobody needs ---- */
 /* A peer more, a peer less: how many lanes is each to have? */
@@ -209,7 +226,6 @@ enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *fra
 void weft_link_set_lead(struct weft_link *link, struct weft_lane *lane);
 /* Nothing came back in time: LOST is due. */
 void weft_link_broke(struct weft_link *link);
-void weft_links_carrier(struct weft_links *links, const char *nic, bool is_up); /* bundle.c */
 
 /* ---- links.c ---- */
 /* Closed when the events of this poll are through. */

@@ -13,6 +13,7 @@ void weft_link_open(struct weft_links *links, uint32_t peer, struct weft_link *l
 {
     *link = (struct weft_link){.links = links, .peer = peer, .state = WEFT_LINK_IDLE};
     weft_list_open(&link->roomy);
+    weft_list_open(&link->calling);
     weft_list_open(&link->broken);
 }
 
@@ -37,6 +38,7 @@ void weft_link_close(struct weft_link *link)
     link->lane = link->placed_lane = NULL;
     link->placed_number = 0;
     weft_list_remove(&link->roomy);
+    weft_list_remove(&link->calling);
     weft_list_remove(&link->broken);
     free(link->keep);
     link->keep = NULL;
@@ -124,11 +126,23 @@ enum weft_post weft_link_post(struct weft_link *link, struct weft_wire_data *fra
     return how;
 }
 
+/* Without memory for one the link is of no use, and its user hears of it: room would never come. */
+static bool has_keep(struct weft_link *link)
+{
+    weft_status_t status = weft_link_keep_open(link);
+    if (status != WEFT_OK && link->status == WEFT_OK) {
+        link->status = status;
+        snprintf(link->text, sizeof(link->text), "%s", weft_error_text());
+        weft_link_broke(link);
+    }
+    return status == WEFT_OK;
+}
+
 /* No lane yet, or others wait for it: into the keep. */
 static enum weft_post put_by(struct weft_link *link, struct weft_wire_data *frame,
                              const struct weft_slice *slice)
 {
-    if (weft_link_keep_open(link) != WEFT_OK || !weft_link_keep_has_room(link, slice->len)) {
+    if (!has_keep(link) || !weft_link_keep_has_room(link, slice->len)) {
         link->wants_room = true;
         return WEFT_POST_FULL;
     }
@@ -142,7 +156,7 @@ static enum weft_post send_kept(struct weft_link *link, struct weft_wire_data *f
 {
     enum weft_post how;
     void *kept;
-    if (weft_link_keep_open(link) != WEFT_OK || !weft_link_keep_has_room(link, slice->len)) {
+    if (!has_keep(link) || !weft_link_keep_has_room(link, slice->len)) {
         link->wants_room = true;
         return WEFT_POST_FULL;
     }
@@ -210,13 +224,14 @@ bool weft_link_is_flushed(const struct weft_link *link, uint64_t comm)
             (link->bundle == NULL || !weft_chunks_fly(link->bundle, comm)));
 }
 
-bool weft_link_reaches(struct weft_link *link)
+bool weft_link_reaches(struct weft_link *link, bool *is_alive_p)
 {
     if (link->bundle == NULL || link->state == WEFT_LINK_DOWN || link->bundle->count < 2) {
         return false;
     }
     weft_link_tell(link); /* on the way, so that it is known when nothing gets through */
     weft_bundle_watch(link->bundle);
+    *is_alive_p = weft_bundle_is_through(link->bundle);
     return true;
 }
 

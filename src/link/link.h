@@ -58,8 +58,10 @@ struct weft_link {
     uint32_t lead_count; /* leads so far, ours; the peer's: the latest, and its slot */
     uint32_t peer_lead_count;
     uint16_t peer_lead;
-    bool owes_ack;          /* the lane was full when the peer should have been told */
-    struct weft_list roomy; /* among those whose keep has room again */
+    bool owes_ack;            /* the lane was full when the peer should have been told */
+    struct weft_list roomy;   /* among those whose keep has room again */
+    struct weft_list calling; /* among those that wait for the peer's word */
+    bool wants_tcp;           /* … on this */
 
     /* numbers of the frames that are kept */
     uint32_t sent, received; /* the latest */
@@ -184,8 +186,8 @@ static inline void weft_link_unhold(struct weft_link *link, size_t len)
     link->eager_held -= weft_link_cost(len);
 }
 /* Are there several ways to the peer, and is not every one known to be dead? Tries them: if all are, the link
- * says so in time, with the devices' names. */
-bool weft_link_reaches(struct weft_link *link);
+ * says so in time, with the devices' names. *is_alive_p: something gets through by one of them. */
+bool weft_link_reaches(struct weft_link *link, bool *is_alive_p);
 /* Is everything that was sent for this communicator on its way, and acknowledged where that is the custom? What
  * others send over the same link does not count, nor does BYE. */
 bool weft_link_is_flushed(const struct weft_link *link, uint64_t comm);

@@ -78,11 +78,13 @@ static unsigned report_broken(struct weft_links *links, struct weft_done *done)
         return 0;
     }
     link = WEFT_CONTAINER_OF(node, struct weft_link, broken);
-    weft_bundle_name_nics(link->bundle, nics, sizeof(nics));
-    snprintf(link->text, sizeof(link->text), "no path is left (%s): %.96s", nics,
-             link->bundle->broken_text);
+    if (link->status == WEFT_OK) { /* no other reason was found before */
+        weft_bundle_name_nics(link->bundle, nics, sizeof(nics));
+        snprintf(link->text, sizeof(link->text), "no path is left (%s): %.96s", nics,
+                 link->bundle->broken_text);
+        link->status = WEFT_ERR_NETWORK;
+    }
     link->state = WEFT_LINK_DOWN;
-    link->status = WEFT_ERR_NETWORK;
     *done = (struct weft_done){
         .kind = WEFT_DONE_LOST, .owner = link, .status = link->status, .text = link->text};
     return 1;
@@ -122,6 +124,7 @@ weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_li
         return weft_fail(WEFT_ERR_MEMORY, "no memory for links");
     }
     links->spec = *spec;
+    links->spec.port.lack = &links->lack;
     links->tcp_ops = spec->tcp != NULL ? spec->tcp : &weft_lane_tcp;
     /* However the ring lies, the longest message finds a place in one piece while the peer keeps less
      * than tell_len to itself; and one such message alone is not worth an acknowledgement, because an
@@ -131,6 +134,8 @@ weft_status_t weft_links_open(const struct weft_links_spec *spec, struct weft_li
     weft_list_open(&links->roomy);
     weft_list_open(&links->acked);
     weft_list_open(&links->broken);
+    weft_list_open(&links->calling);
+    weft_engine_timer_open(&links->call_again, weft_links_call_again);
     weft_list_open(&links->bundles);
     links->carrier.fd = -1;
     links->share = WEFT_LINK_SLOTS;
@@ -144,6 +149,7 @@ void weft_links_close(struct weft_links *links)
         return;
     }
     close_refused(links);
+    weft_engine_timer_cancel(links->spec.port.engine, &links->call_again);
     if (links->carrier.fd >= 0) {
         int fd = links->carrier.fd;
         weft_engine_remove(links->spec.port.engine, &links->carrier);

@@ -162,6 +162,9 @@ static void out_of_fds(struct weft_net_acceptor *acceptor, int error)
     if (weft_log_limit(&limiter, now_ns, &held_back)) {
         weft_log(net, WARN, "%s", acceptor->error);
     }
+    if (acceptor->trouble != NULL) {
+        acceptor->trouble(acceptor->owner, acceptor->error);
+    }
     evict(acceptor, now_ns - GRACE_MS * WEFT_NS_PER_MS, WEFT_COUNTER_EVICTED);
     weft_engine_want(acceptor->engine, &acceptor->source, 0);
     weft_engine_timer_set(acceptor->engine, &acceptor->timer,
@@ -249,6 +252,12 @@ void weft_net_acceptor_close(struct weft_net_acceptor *acceptor)
     if (acceptor != NULL) {
         weft_fd_close(weft_net_acceptor_release(acceptor));
     }
+}
+
+void weft_net_acceptor_tell_trouble(struct weft_net_acceptor *acceptor,
+                                    void (*trouble)(void *owner, const char *error))
+{
+    acceptor->trouble = trouble;
 }
 
 const char *weft_net_acceptor_error(const struct weft_net_acceptor *acceptor)

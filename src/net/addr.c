@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses: between the kernel's form, the wire's and a person's. */
 #include "net/net.h"
+#include "topo/topo.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -138,4 +139,26 @@ weft_status_t weft_net_addr_split(const char *text, char *host, size_t room, uin
     host[end - start] = '\0';
     *port_p = (uint16_t)port;
     return WEFT_OK;
+}
+
+weft_status_t weft_net_addr_towards(const char *filter, const struct sockaddr_storage *there,
+                                    struct sockaddr_storage *here_p)
+{
+    return filter[0] != '\0' ? weft_topo_pick(filter, there->ss_family, here_p)
+                             : weft_topo_route(there, here_p);
+}
+
+bool weft_net_is_one_host(int fd)
+{
+    struct sockaddr_storage here = {0}, there = {0};
+    struct weft_wire_addr near, far;
+    socklen_t here_len = sizeof(here), there_len = sizeof(there);
+    if (getsockname(fd, (struct sockaddr *)&here, &here_len) != 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_len) != 0) {
+        return false;
+    }
+    weft_net_addr_to_wire(&here, &near);
+    weft_net_addr_to_wire(&there, &far);
+    return (far.family == 4 && far.bytes[0] == 127) ||
+           memcmp(near.bytes, far.bytes, sizeof(far.bytes)) == 0;
 }

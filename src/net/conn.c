@@ -16,16 +16,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <linux/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define SYN_SENT 2 /* a tcpi_state; <netinet/tcp.h>, which names it, excludes <linux/tcp.h> */
-#define RTO_MAX 44 /* TCP_RTO_MAX_MS, which older headers do not have */
-#define RTO_MAX_MS 1000
-#define GIVE_UP_MS 900000 /* about what it takes without all this */
 
 #define SHAKE_BUFFER_LEN 1024
 
@@ -132,6 +126,7 @@ static void become_open(struct weft_net_conn *conn)
     memcpy(conn->recv_key, shake->recv_key, sizeof(conn->recv_key));
     conn->is_sealed = !conn->is_local && shake->self->is_authenticated;
     conn->peer_rank = shake->peer_rank;
+    conn->is_aes = shake->is_aes;
     conn->state = WEFT_CONN_OPEN;
     conn->shake = NULL;
     weft_wire_handshake_close(shake);
@@ -280,6 +275,10 @@ static bool reserve_in(struct weft_net_conn *conn)
 /* What one receive gave; false: nothing more to do now. */
 static bool note_received(struct weft_net_conn *conn, ssize_t got)
 {
+    if (conn->is_broken) {
+        lose(conn, WEFT_ERR_MEMORY, "no memory for what is sent to it");
+        return false;
+    }
     if (got > 0) {
         conn->heard_ns = weft_clock_ns();
         weft_count(weft_engine_counters(conn->engine), WEFT_COUNTER_BYTES_IN, (uint64_t)got);
@@ -436,6 +435,7 @@ weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_n
     note_peer(*conn_p, dial->is_local, dial->peer_pid);
     weft_wire_client_open((*conn_p)->shake, dial->self, nonce, dial->purpose, dial->lane,
                           dial->payload, dial->payload_len);
+    (*conn_p)->shake->security = dial->security;
     if (dial->is_local) {
         weft_wire_client_speak((*conn_p)->shake);
         weft_net_conn_send_shake(*conn_p);
@@ -456,47 +456,4 @@ weft_status_t weft_net_conn_serve(struct weft_net_acceptor *acceptor, int fd, pi
     weft_wire_server_open((*conn_p)->shake, acceptor->self, acceptor->is_local ? NULL : nonce);
     weft_net_conn_send_shake(*conn_p);
     return WEFT_OK;
-}
-
-bool weft_net_conn_is_resending(const struct weft_net_conn *conn)
-{
-    struct tcp_info info = {0};
-    socklen_t len = sizeof(info);
-    return !conn->is_local && conn->state == WEFT_CONN_OPEN &&
-           getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-           info.tcpi_unacked > 0 && (info.tcpi_retransmits > 0 || info.tcpi_backoff > 0);
-}
-
-void weft_net_conn_persist(const struct weft_net_conn *conn)
-{
-    const int rto_max_ms = RTO_MAX_MS;
-    const unsigned give_up_ms = GIVE_UP_MS;
-    if (!conn->is_local &&
-        setsockopt(conn->source.fd, IPPROTO_TCP, RTO_MAX, &rto_max_ms, sizeof(rto_max_ms)) == 0) {
-        setsockopt(conn->source.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof(give_up_ms));
-    }
-}
-
-bool weft_net_conn_is_answered(const struct weft_net_conn *conn)
-{
-    struct tcp_info info = {0};
-    socklen_t len = sizeof(info);
-    return conn->is_local || getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
-           info.tcpi_state != SYN_SENT;
-}
-
-bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms)
-{
-    struct tcp_info info = {0}; /* older kernels fill less */
-    socklen_t len = sizeof(info);
-    bool is_resending, is_stuck;
-    if (conn->is_local || conn->state != WEFT_CONN_OPEN ||
-        getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
-        return false;
-    }
-    /* The first bytes after a long rest are no sign of anything. */
-    is_resending = info.tcpi_unacked > 0 && (info.tcpi_retransmits > 0 || info.tcpi_backoff > 0);
-    /* Without a route nothing is sent at all; a stopped peer's closed window looks different. */
-    is_stuck = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > 0;
-    return (is_resending || is_stuck) && info.tcpi_last_ack_recv >= for_ms;
 }

@@ -48,6 +48,16 @@ void weft_net_conn_flush(struct weft_net_conn *conn)
     weft_engine_want(conn->engine, &conn->source, conn->out_len > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
+/* Not `lost` at once: whoever sends may hold what its owner would free. */
+void weft_net_conn_break(struct weft_net_conn *conn)
+{
+    if (conn->state != WEFT_CONN_DEAD) {
+        conn->is_broken = true;
+        conn->out_len = 0;
+        shutdown(conn->source.fd, SHUT_RDWR);
+    }
+}
+
 static weft_status_t reserve_out(struct weft_net_conn *conn, size_t len)
 {
     size_t room = conn->out_room > 0 ? conn->out_room : WEFT_NET_BUFFER_LEN;
@@ -86,11 +96,12 @@ weft_status_t weft_net_conn_send(struct weft_net_conn *conn, struct weft_wire_fr
     uint8_t seal[WEFT_WIRE_SEAL_LEN];
     size_t total = sizeof(header) + len + (conn->is_sealed ? sizeof(seal) : 0);
     weft_status_t status;
-    if (conn->state != WEFT_CONN_OPEN) {
+    if (conn->state != WEFT_CONN_OPEN || conn->is_broken) {
         return WEFT_OK;
     }
     status = reserve_out(conn, total);
     if (status != WEFT_OK) {
+        weft_net_conn_break(conn); /* a peer that misses one frame would wait for it for ever */
         return status;
     }
     frame->len = (uint32_t)len;
@@ -141,7 +152,9 @@ void weft_net_conn_send_shake(struct weft_net_conn *conn)
         sent = send(conn->source.fd, shake->out, shake->out_len, MSG_NOSIGNAL);
         sent = sent > 0 ? sent : 0; /* a broken socket is found by reading it */
     }
-    if ((size_t)sent < shake->out_len && reserve_out(conn, shake->out_len) == WEFT_OK) {
+    if ((size_t)sent < shake->out_len && reserve_out(conn, shake->out_len) != WEFT_OK) {
+        weft_net_conn_break(conn);
+    } else if ((size_t)sent < shake->out_len) {
         append(conn, shake->out + sent, shake->out_len - (size_t)sent);
         if (!conn->is_corked) {
             weft_net_conn_flush(conn);

@@ -26,7 +26,8 @@ struct weft_net_acceptor {
     bool has_looked; /* … and those inside were heard once more */
     uint8_t nonces[WEFT_NET_NONCES][WEFT_WIRE_NONCE_LEN]; /* drawn ahead, each used once */
     unsigned nonces_left;
-    char error[160]; /* why accepting failed */
+    char error[160];                                 /* why accepting failed */
+    void (*trouble)(void *owner, const char *error); /* is told so too; NULL: nobody */
     unsigned refused;
     char latest_refused[WEFT_NET_ADDR_TEXT_LEN];
 };

@@ -22,6 +22,8 @@ struct weft_net_conn_ops;
 /* ---- addresses (addr.c) ---- */
 
 void weft_net_addr_to_wire(const struct sockaddr_storage *addr, struct weft_wire_addr *wire_p);
+/* Are both ends of this connection on one host? Then memory bounds its rate, and a modelled path only slows it down. */
+bool weft_net_is_one_host(int fd);
 /* ERR_INVALID when it holds no address. */
 weft_status_t weft_net_addr_from_wire(const struct weft_wire_addr *wire,
                                       struct sockaddr_storage *addr_p);
@@ -30,6 +32,10 @@ void weft_net_addr_set_port(struct sockaddr_storage *addr, uint16_t port);
 /* Do the two lie in one network, by the first prefix_len bits? */
 bool weft_net_addr_is_same_net(const struct sockaddr_storage *a, const struct sockaddr_storage *b,
                                uint32_t prefix_len);
+/* Where to listen for those who come from where `there` is: an interface of the filter, or as the routes say.
+ * ERR_INVALID, ERR_NETWORK. */
+weft_status_t weft_net_addr_towards(const char *filter, const struct sockaddr_storage *there,
+                                    struct sockaddr_storage *here_p);
 /* "10.0.0.7:4411", "[fe80::1%eth0]:4411" */
 void weft_net_addr_print(const struct sockaddr_storage *addr, char text[WEFT_NET_ADDR_TEXT_LEN]);
 /* Name or number; blocks in the resolver. family AF_UNSPEC takes the first answer. ERR_NETWORK. */
@@ -57,6 +63,7 @@ struct weft_net_dial {
     const struct weft_wire_self *self;
     enum weft_wire_purpose purpose;
     uint16_t lane;       /* which one of several, for data lanes */
+    uint8_t security;    /* enum weft_wire_security, for data lanes */
     const void *payload; /* of the hello */
     size_t payload_len;
     const struct weft_net_conn_ops *ops;
@@ -70,7 +77,7 @@ weft_status_t weft_net_connect_from(const struct sockaddr_storage *from, const c
                                     const struct sockaddr_storage *addr,
                                     struct weft_net_dial *dial_p);
 /* Connects to an abstract socket of a process of the same user, else ERR_AUTH; ERR_NETWORK: nobody
- * listens. Blocks only while the listener's queue is full. */
+ * listens. Blocks only while the listener's queue is full; ERR_BUSY: until the deadline. */
 weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns,
                                      struct weft_net_dial *dial_p);
 
@@ -101,6 +108,7 @@ struct weft_net_conn {
     bool is_beating;                     /* the owner's */
     void *edge;                          /* the owner's */
     uint8_t purpose;
+    bool is_aes;                            /* both sides have it (open) */
     bool is_local;                          /* unix socket: no seals, the kernel vouches */
     pid_t peer_pid;                         /* local only */
     struct weft_wire_addr peer_addr;        /* TCP only */
@@ -112,10 +120,13 @@ struct weft_net_conn {
     struct weft_wire_handshake *shake;  /* owned; NULL once open */
     struct weft_net_acceptor *acceptor; /* while it has not proved itself */
     uint64_t since_ns;
+    uint64_t stuck_ns,
+        stuck_bytes;   /* what was acknowledged, and since when no more; 0: nothing waits */
     bool is_refused;   /* lost: the handshake failed, by the peer's word or its bytes */
     bool is_elsewhere; /* … because another job or epoch is served there */
     bool is_proved;    /* … by one who knows the secret */
     bool is_sealed, is_corked, is_in_call, is_to_free;
+    bool is_broken; /* bytes for the peer found no memory; its end is about to be read */
     uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];
     uint64_t sent_frames, received_frames;
     uint8_t *in, *out; /* owned */
@@ -149,9 +160,12 @@ void weft_net_conn_refuse(struct weft_net_conn *conn, weft_status_t status, cons
 
 /* Queues a frame and writes what the socket takes; never blocks. frame->len is set from len.
  * Sending on a dead connection is harmless: its owner hears `lost` (again never more than once).
- * ERR_MEMORY. */
+ * ERR_MEMORY: the frame is gone, and with it the connection: `lost` comes with the next poll. */
 weft_status_t weft_net_conn_send(struct weft_net_conn *conn, struct weft_wire_frame *frame,
                                  const void *payload, size_t len);
+/* What should have been said cannot be: ends the connection at the next poll, with ERR_MEMORY; the peer sees it
+ * closed at once. */
+void weft_net_conn_break(struct weft_net_conn *conn);
 /* Between cork and uncork nothing is written: several frames leave in one system call. */
 void weft_net_conn_cork(struct weft_net_conn *conn);
 void weft_net_conn_uncork(struct weft_net_conn *conn);
@@ -164,7 +178,7 @@ void weft_net_conn_persist(const struct weft_net_conn *conn);
 /* Has the peer's host said anything since we dialled? */
 bool weft_net_conn_is_answered(const struct weft_net_conn *conn);
 /* TCP: has the kernel of the peer left our bytes unacknowledged for this long, though they were sent again? */
-bool weft_net_conn_is_path_dead(const struct weft_net_conn *conn, uint64_t for_ms);
+bool weft_net_conn_is_path_dead(struct weft_net_conn *conn, uint64_t for_ms);
 
 /* ---- acceptors (acceptor.c) ---- */
 
@@ -190,6 +204,9 @@ void weft_net_acceptor_close(struct weft_net_acceptor *acceptor);
 int weft_net_acceptor_release(struct weft_net_acceptor *acceptor);
 /* Why connections could not be accepted, the latest time; "": they could. */
 const char *weft_net_acceptor_error(const struct weft_net_acceptor *acceptor);
+/* The owner hears of it each time, under the engine's lock. */
+void weft_net_acceptor_tell_trouble(struct weft_net_acceptor *acceptor,
+                                    void (*trouble)(void *owner, const char *error));
 /* How many connections were refused for a wrong secret, for error texts; and the latest such peer.
  */
 unsigned weft_net_acceptor_refused(const struct weft_net_acceptor *acceptor, const char **latest_p);

@@ -293,13 +293,13 @@ weft_status_t weft_net_connect_local(const char *name, uint64_t deadline_ns,
         result = connect_waiting(fd, &addr, len, deadline_ns);
     }
     if (result != 0) {
-        status =
-            errno == ECONNREFUSED || errno == EAGAIN
-                ? weft_fail(
-                      WEFT_ERR_NETWORK,
-                      "nobody listens on the local socket (not there yet, or another secret or "
-                      "another WEFT_JOB)")
-                : weft_fail_errno("connect(unix)");
+        status = errno == ECONNREFUSED
+                     ? weft_fail(WEFT_ERR_NETWORK,
+                                 "nobody listens on the local socket (not there yet, or another "
+                                 "secret or another WEFT_JOB)")
+                 : errno == EAGAIN
+                     ? weft_fail(WEFT_ERR_BUSY, "too many wait to be let in at the local socket")
+                     : weft_fail_errno("connect(unix)");
         weft_fd_close(fd);
         return status;
     }

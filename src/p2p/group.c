@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct weft_p2p_group {
     struct weft_p2p_group *next;
@@ -89,16 +90,19 @@ void weft_p2p_groups_forget(struct weft_p2p_comm *comm)
         take_out(comm, group);
         free(group);
     }
+    free(atomic_exchange(&comm->spare_group, NULL));
 }
 
 weft_status_t weft_p2p_group_begin(struct weft_p2p_comm *comm)
 {
     struct weft_p2p_group *group = find(comm);
     if (group == NULL) {
-        group = calloc(1, sizeof(*group));
+        group = atomic_exchange(&comm->spare_group, NULL);
+        group = group != NULL ? group : malloc(sizeof(*group));
         if (group == NULL) {
             return weft_fail(WEFT_ERR_MEMORY, "no memory for a group");
         }
+        memset(group, 0, sizeof(*group));
         group->thread = this_thread();
         add(comm, group);
     }
@@ -128,6 +132,6 @@ weft_status_t weft_p2p_group_end(struct weft_p2p_comm *comm)
             snprintf(text, sizeof(text), "%s", weft_error_text());
         }
     }
-    free(group);
+    free(atomic_exchange(&comm->spare_group, group)); /* for the next one */
     return first == WEFT_OK ? WEFT_OK : weft_fail(first, "%s", text);
 }

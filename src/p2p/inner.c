@@ -158,6 +158,11 @@ weft_request_t weft_p2p_outer_open(struct weft_p2p_comm *comm, bool is_grouped)
     return request;
 }
 
+void weft_p2p_outer_record(weft_request_t request, uint64_t record)
+{
+    request->record = record;
+}
+
 bool weft_p2p_has_group(const struct weft_p2p_comm *comm)
 {
     return weft_p2p_group_is_open(comm);
@@ -185,11 +190,13 @@ weft_status_t weft_p2p_map(struct weft_p2p_comm *comm, uint32_t rank,
     struct weft_lane *lane;
     weft_status_t status;
     void *memory;
+    char name[128];
     if (peer == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a peer");
     }
     if (peer->is_gone || peer->link.state == WEFT_LINK_DOWN) {
-        return weft_fail(WEFT_ERR_PEER, "rank %u is gone", rank);
+        weft_p2p_name(comm, rank, name, sizeof(name));
+        return weft_fail(WEFT_ERR_PEER, "%s is gone", name);
     }
     if (peer->link.state != WEFT_LINK_UP) {
         weft_link_want(&peer->link);

@@ -55,6 +55,7 @@ struct weft_request {
     struct weft_request *older; /* pooled: the one allocated before it */
     _Atomic uint32_t *bell;     /* of a wait for any of several; lent; NULL: none */
 
+    uint64_t record;       /* in the flight recorder; 0: none */
     uint64_t total, moved; /* bytes of a long one; posted, or landed */
     uint32_t id, pass;
     uint32_t lent, works; /* memory in the lane's hands; copies under way */
@@ -97,13 +98,16 @@ struct weft_p2p_arrival {
     uint64_t len;
     uint8_t type; /* EAGER or ANNOUNCE */
     uint8_t flags;
-    bool is_whole;                /* EAGER: all bytes are there */
+    uint8_t size;  /* which of the sizes that are kept its memory has; see arrivals.c */
+    bool is_whole; /* EAGER: all bytes are there */
     struct weft_request *receive; /* that waits for them */
     struct weft_request *sender;  /* ANNOUNCE by oneself */
     uint32_t id;
     struct weft_p2p_source source; /* ANNOUNCE: where to pull from */
     uint8_t data[];
 };
+
+#define WEFT_P2P_ARRIVAL_SIZES 4
 
 enum weft_p2p_placing {
     PLACE_NOTHING,
@@ -208,9 +212,10 @@ struct weft_p2p_comm {
     struct weft_match match;
     struct weft_list active; /* requests */
     struct weft_list probes;
-    struct weft_p2p_group *_Atomic groups; /* that threads have open (group.c); owned */
-    _Atomic uint64_t timeout_ms;           /* read by whoever begins something */
-    uint32_t closed_count;                 /* members that have closed it */
+    struct weft_p2p_group *_Atomic groups;      /* that threads have open (group.c); owned */
+    struct weft_p2p_group *_Atomic spare_group; /* owned; NULL: none */
+    _Atomic uint64_t timeout_ms;                /* read by whoever begins something */
+    uint32_t closed_count;                      /* members that have closed it */
     uint32_t gets_open;
     struct weft_list quiets;
     weft_status_t side_status; /* first error of one-sided operations */
@@ -283,10 +288,16 @@ struct weft_p2p {
 
     struct weft_p2p_job jobs[WEFT_P2P_JOBS], *free_jobs;
     _Atomic uint32_t pool_lock;
-    struct weft_request *pool;   /* free requests */
-    struct weft_request *newest; /* of all that were allocated */
-    bool has_gone;               /* some rank of the job has closed or died */
+    struct weft_request *pool;                      /* free requests */
+    struct weft_request *newest;                    /* of all that were allocated */
+    struct weft_list spare[WEFT_P2P_ARRIVAL_SIZES]; /* memory for arrivals, owned */
+    unsigned spare_count[WEFT_P2P_ARRIVAL_SIZES];
+    bool has_gone; /* some rank of the job has closed or died */
 };
+
+/* ---- request.c ---- */
+/* Its owner's call is recorded until it is done. Not those of the shortest way, which wait for nothing. */
+void weft_p2p_request_record(struct weft_request *request, enum weft_record_kind kind);
 
 /* ---- p2p.c ---- */
 void weft_p2p_orphan_landed(struct weft_p2p_peer *peer);
@@ -491,5 +502,12 @@ weft_status_t weft_p2p_side_settle(struct weft_p2p_comm *comm, weft_status_t sta
 void weft_p2p_target_stop(struct weft_p2p_comm *comm, uint64_t registration);
 void weft_p2p_target_arrived(struct weft_p2p_peer *peer, const struct weft_done *done);
 void weft_p2p_put_place(struct weft_p2p_peer *peer, const struct weft_done *done);
+
+/* ---- arrivals.c ---- */
+/* With room for a message of len bytes, otherwise not set but for its size; NULL: no memory. */
+struct weft_p2p_arrival *weft_p2p_arrival_take(struct weft_p2p *p2p, size_t len);
+void weft_p2p_arrival_give(struct weft_p2p_arrival *arrival);
+void weft_p2p_arrivals_open(struct weft_p2p *p2p);
+void weft_p2p_arrivals_close(struct weft_p2p *p2p);
 
 #endif

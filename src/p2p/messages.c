@@ -148,6 +148,11 @@ static void fill(struct weft_request *request, const struct weft_request_args *a
     request->message_p = args->message_p;
 }
 
+static enum weft_record_kind record_kind(enum weft_request_kind kind)
+{
+    return kind == REQUEST_SEND ? WEFT_RECORD_SEND : WEFT_RECORD_RECV;
+}
+
 /* Apart, so that the short way has nothing of a request on its stack. */
 static __attribute__((noinline)) weft_status_t block(struct weft_p2p_comm *comm,
                                                      enum weft_request_kind kind,
@@ -156,6 +161,7 @@ static __attribute__((noinline)) weft_status_t block(struct weft_p2p_comm *comm,
     struct weft_request now;
     weft_p2p_request_init(&now, comm, kind);
     fill(&now, args);
+    weft_p2p_request_record(&now, record_kind(kind));
     return weft_p2p_request_run(&now, NULL);
 }
 
@@ -168,6 +174,7 @@ static __attribute__((noinline)) weft_status_t begin(struct weft_p2p_comm *comm,
     struct weft_request *request = take(comm, kind, &status);
     if (status == WEFT_OK) {
         fill(request, args);
+        weft_p2p_request_record(request, record_kind(kind));
         status = begin_async(request, request_p);
     }
     return status;

@@ -204,6 +204,7 @@ static weft_status_t put_framed(struct weft_p2p_comm *comm, const struct access 
         request.signal_offset = put->signal->offset;
         request.add = put->add;
     }
+    weft_p2p_request_record(&request, WEFT_RECORD_PUT);
     return weft_p2p_request_run(&request, NULL); /* done when the frames are with the lane */
 }
 
@@ -273,6 +274,7 @@ static weft_status_t get_framed(struct weft_p2p_comm *comm, const struct access 
     request->tag = 0;
     request->registration = access->handle.registration;
     request->deadline_ns = access->deadline_ns;
+    weft_p2p_request_record(request, WEFT_RECORD_GET);
     weft_engine_lock(comm->p2p->engine);
     comm->gets_open++;
     weft_engine_unlock(comm->p2p->engine);

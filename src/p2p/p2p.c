@@ -410,6 +410,7 @@ weft_status_t weft_p2p_open(const struct weft_p2p_spec *spec, struct weft_p2p **
     weft_list_open(&p2p->all_peers);
     weft_list_open(&p2p->orphans);
     weft_list_open(&p2p->signals);
+    weft_p2p_arrivals_open(p2p);
     for (int i = 0; i < WEFT_P2P_JOBS; i++) {
         p2p->jobs[i].next = p2p->free_jobs;
         p2p->free_jobs = &p2p->jobs[i];
@@ -467,6 +468,7 @@ void weft_p2p_close(struct weft_p2p *p2p)
     weft_links_close(p2p->links);
     weft_engine_unlock(p2p->engine);
     free_requests(p2p);
+    weft_p2p_arrivals_close(p2p);
     weft_mem_free((void *)p2p->valid);
     free(p2p->registrations);
     free(p2p->peers);

@@ -14,6 +14,7 @@
 
 #include "link/link.h"
 #include "p2p/match.h"
+#include "watch/watch.h"
 
 struct weft_p2p;      /* all of one rank */
 struct weft_p2p_comm; /* one communicator's part */
@@ -26,8 +27,9 @@ struct weft_p2p_failure {
 };
 
 struct weft_p2p_spec {
-    struct weft_links_spec links; /* call and find are filled in here; port must live as long */
-    bool is_crowded;              /* more ranks on this host than CPUs */
+    struct weft_links_spec links;   /* call and find are filled in here; port must live as long */
+    bool is_crowded;                /* more ranks on this host than CPUs */
+    struct weft_recorder *recorder; /* of what users wait for; lent; NULL: none */
     void *context;
     bool (*call)(void *context, uint32_t to, const void *payload, size_t len);
     /* "rank 3 (pid 4411 on node7)", of the job */
@@ -44,8 +46,8 @@ void weft_p2p_close(struct weft_p2p *p2p);
 /* From the control plane, under the engine's lock. */
 void weft_p2p_called(struct weft_p2p *p2p, uint32_t from, const uint8_t *payload, size_t len);
 void weft_p2p_gone(struct weft_p2p *p2p, uint32_t rank, weft_status_t status, const char *text);
-bool weft_p2p_reaches(struct weft_p2p *p2p,
-                      uint32_t rank); /* by lanes, whatever the control plane sees */
+/* By lanes, whatever the control plane sees; as weft_link_reaches(). */
+bool weft_p2p_reaches(struct weft_p2p *p2p, uint32_t rank, bool *is_alive_p);
 void weft_p2p_ended(struct weft_p2p *p2p, uint64_t id, weft_status_t status, const char *text);
 
 /* members: [ranks] ranks of the job, lent; NULL: the same. */
@@ -136,6 +138,7 @@ size_t weft_p2p_received(weft_request_t request);      /* of a receive that is d
 /* A request that is not a message: whoever made it ends it, under the lock. is_grouped: this thread's group
  * waits for it. NULL: no memory. */
 weft_request_t weft_p2p_outer_open(struct weft_p2p_comm *comm, bool is_grouped);
+void weft_p2p_outer_record(weft_request_t request, uint64_t record); /* ends with it */
 void weft_p2p_outer_end(weft_request_t request, weft_status_t status, const char *text);
 /* Under the lock: the time its owner has set for it; false: none. */
 bool weft_p2p_outer_limit(weft_request_t request, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p);

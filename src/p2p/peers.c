@@ -312,10 +312,11 @@ void weft_p2p_peer_fail(struct weft_p2p_peer *peer, weft_status_t status, const 
     mark_going(peer, status, words);
 }
 
-bool weft_p2p_reaches(struct weft_p2p *p2p, uint32_t rank)
+bool weft_p2p_reaches(struct weft_p2p *p2p, uint32_t rank, bool *is_alive_p)
 {
     struct weft_p2p_peer *peer = p2p->peers[rank];
-    return peer != NULL && !peer->is_gone && !peer->is_going && weft_link_reaches(&peer->link);
+    return peer != NULL && !peer->is_gone && !peer->is_going &&
+           weft_link_reaches(&peer->link, is_alive_p);
 }
 
 void weft_p2p_gone(struct weft_p2p *p2p, uint32_t rank, weft_status_t status, const char *text)

@@ -42,6 +42,9 @@ weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *s
     request->word = word;
     request->value = value;
     request->rank = WEFT_MATCH_ANY;
+    request->tag = 0;
+    request->len = sizeof(uint64_t);
+    weft_p2p_request_record(request, WEFT_RECORD_WAIT_SIGNAL);
     if (timeout_ms != WEFT_NO_LIMIT) {
         request->timeout_ms = WEFT_NO_LIMIT; /* the wait ends, not the communicator */
     }
@@ -105,6 +108,9 @@ static weft_status_t flush_peers(struct weft_p2p_comm *comm, bool is_fence)
         }
         request->peer = comm->peers[rank];
         request->rank = rank;
+        request->tag = 0;
+        request->len = 0;
+        weft_p2p_request_record(request, WEFT_RECORD_QUIET);
         weft_p2p_request_run(request, &handle);
         request->next = asked;
         asked = request;

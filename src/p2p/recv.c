@@ -6,7 +6,6 @@
 #include "p2p/internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void consume_kept(const struct weft_p2p_arrival *arrival)
@@ -29,7 +28,7 @@ void weft_p2p_arrival_drop(struct weft_p2p_arrival *arrival)
         peer->placing = PLACE_SINK;
         weft_link_unplace_envelope(&peer->link);
     }
-    free(arrival);
+    weft_p2p_arrival_give(arrival);
 }
 
 static struct weft_request *request_of(struct weft_match_receive *receive)
@@ -74,11 +73,12 @@ static void eager_into(struct weft_request *request, const void *payload, size_t
 static struct weft_p2p_arrival *arrival_new(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
                                             const struct weft_wire_data *frame, size_t len)
 {
-    struct weft_p2p_arrival *arrival = malloc(sizeof(*arrival) + len);
+    struct weft_p2p_arrival *arrival = weft_p2p_arrival_take(comm->p2p, len);
     if (arrival == NULL) {
         return NULL;
     }
     *arrival = (struct weft_p2p_arrival){.comm = comm,
+                                         .size = arrival->size,
                                          .peer = peer,
                                          .len = frame->type == WEFT_DATA_EAGER ? len : frame->b,
                                          .type = frame->type,
@@ -214,6 +214,9 @@ static void end_quickly(struct weft_request *request)
     if (request->message_p != NULL) {
         *request->message_p = request->message;
     }
+    if (request->record != 0) {
+        weft_recorder_end(request->comm->p2p->spec.recorder, request->record, WEFT_OK);
+    }
     atomic_store_explicit(&request->is_done, 1, memory_order_release);
     if (bell != NULL) {
         atomic_store_explicit(bell, 1, memory_order_release);
@@ -288,7 +291,7 @@ static void arrival_landed(struct weft_p2p_arrival *arrival)
     if (request != NULL) { /* matched while it was on its way */
         consume_kept(arrival);
         eager_into(request, arrival->data, arrival->len);
-        free(arrival);
+        weft_p2p_arrival_give(arrival);
     }
 }
 
@@ -457,7 +460,7 @@ void weft_p2p_recv_begin(struct weft_request *request)
     if (match != NULL) {
         arrival = WEFT_CONTAINER_OF(match, struct weft_p2p_arrival, match);
         if (take_arrival(request, arrival)) {
-            free(arrival);
+            weft_p2p_arrival_give(arrival);
         }
         return;
     }

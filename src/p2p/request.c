@@ -45,6 +45,7 @@ void weft_p2p_request_init(struct weft_request *request, struct weft_p2p_comm *c
     request->is_ended = request->is_late = request->is_pooled = request->has_signal = false;
     request->total = request->moved = 0;
     request->id = request->pass = request->guard = 0;
+    request->record = 0;
     request->timeout_ms = comm->timeout_ms;
     request->deadline_ns = 0;
     weft_list_open(&request->node);
@@ -112,6 +113,19 @@ bool weft_p2p_request_is_ours(weft_request_t request)
            atomic_load_explicit(&weft_process_number, memory_order_relaxed);
 }
 
+void weft_p2p_request_record(struct weft_request *request, enum weft_record_kind kind)
+{
+    struct weft_recorder *recorder = request->comm->p2p->spec.recorder;
+    if (recorder != NULL) {
+        const struct weft_record_call call = {
+            .comm = request->comm->id,
+            .count = request->len,
+            .what = weft_record_what(kind, WEFT_U8, 0, 0, request->rank),
+            .chain = request->tag};
+        request->record = weft_recorder_begin(recorder, &call);
+    }
+}
+
 /* ---- ending ---- */
 
 void weft_p2p_request_settle(struct weft_request *request)
@@ -128,6 +142,9 @@ void weft_p2p_request_settle(struct weft_request *request)
     if (request->message_p != NULL &&
         (request->status == WEFT_OK || request->status == WEFT_ERR_TRUNCATED)) {
         *request->message_p = request->message;
+    }
+    if (request->record != 0) {
+        weft_recorder_end(p2p->spec.recorder, request->record, request->status);
     }
     if (request->kind == REQUEST_GET) {
         weft_p2p_get_ended(request);
@@ -287,8 +304,11 @@ static void describe(const struct weft_request *request, char *text, size_t room
             (unsigned long long)request->total);
         break;
     case REQUEST_SIGNAL:
-        snprintf(text, room, "a signal did not come within %llu ms: its word is below %llu",
-                 (unsigned long long)request->timeout_ms, (unsigned long long)request->value);
+        snprintf(text, room,
+                 "no rank has added to a signal within %llu ms: it is %llu, and %llu is waited for",
+                 (unsigned long long)request->timeout_ms,
+                 (unsigned long long)atomic_load_explicit(request->word, memory_order_relaxed),
+                 (unsigned long long)request->value);
         break;
     default:
         snprintf(text, room, "%s has not answered a one-sided operation within %llu ms", name,

@@ -190,7 +190,8 @@ void weft_p2p_send_begin(struct weft_request *request)
     if (!weft_list_is_empty(&peer->streams)) {
         weft_p2p_pump(peer);
     }
-    if (peer->link.state == WEFT_LINK_DOWN) {
+    /* A lane that was lost just now: the control plane may know why, and says so soon. */
+    if (peer->link.state == WEFT_LINK_DOWN && weft_list_is_empty(&peer->grace.node)) {
         weft_p2p_peer_fail(peer, peer->link.status, peer->link.text);
     }
 }

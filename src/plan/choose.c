@@ -239,6 +239,14 @@ static weft_status_t take_fastest(struct chooser *chooser)
     return WEFT_OK;
 }
 
+static weft_status_t name_origin(const struct weft_plan_ask *ask, weft_status_t status)
+{
+    char text[WEFT_ERROR_TEXT_LEN];
+
+    snprintf(text, sizeof(text), "%s", weft_error_text());
+    return weft_fail(status, "%s: %s", ask->is_demanded ? "algorithm" : "WEFT_ALGO", text);
+}
+
 static weft_status_t decide(struct chooser *chooser)
 {
     const struct weft_plan_ask *ask = chooser->ask.ask;
@@ -248,7 +256,7 @@ static weft_status_t decide(struct chooser *chooser)
     const struct weft_plan_builder *named = find(name), *rule;
 
     if (status != WEFT_OK) {
-        return status;
+        return name_origin(ask, status);
     }
     /* a bare name of WEFT_ALGO is for the operations that it can do */
     if (named != NULL &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * WEFT_ALGO: "ring" for every operation that it can do, "allreduce:ring,broadcast:chain" per operation;
- * both may be mixed, the word with the operation's name counts.
+ * both may be mixed, the word with the operation's name counts. Errors name the word; who asked says where it
+ * stands.
  */
 #include "plan/choose.h"
 
@@ -65,15 +66,14 @@ static weft_status_t read_word(struct word word, unsigned *coll_p, struct word *
         name = (struct word){colon + 1, word.len - coll.len - 1};
         *coll_p = find_coll(coll);
         if (*coll_p == WEFT_COLLS) {
-            return weft_fail(
-                WEFT_ERR_INVALID,
-                "WEFT_ALGO: there is no operation \"%.*s\" (allreduce, broadcast, ...)",
-                (int)coll.len, coll.text);
+            return weft_fail(WEFT_ERR_INVALID,
+                             "there is no operation \"%.*s\" (allreduce, broadcast, ...)",
+                             (int)coll.len, coll.text);
         }
     }
     if (!is_algorithm(name) || name.len >= WEFT_PLAN_NAME_LEN) {
         return weft_fail(WEFT_ERR_INVALID,
-                         "WEFT_ALGO: there is no algorithm \"%.*s\"; `weft explain allreduce -n 8` "
+                         "there is no algorithm \"%.*s\"; `weft explain allreduce -n 8` "
                          "lists them",
                          (int)name.len, name.text);
     }
@@ -84,18 +84,27 @@ static weft_status_t read_word(struct word word, unsigned *coll_p, struct word *
 static weft_status_t look_up(const char *algo, weft_coll_t coll, char name[WEFT_PLAN_NAME_LEN],
                              bool *is_meant_p)
 {
+    unsigned seen = 0;
+
     name[0] = '\0';
     *is_meant_p = false;
-    while (*algo != '\0') {
+    while (algo[strspn(algo, " ")] != '\0') {
         struct word word = next_word(&algo), found;
         unsigned its;
         if (word.len == 0) {
-            continue;
+            return weft_fail(WEFT_ERR_INVALID, "nothing before the comma in \"%s\"", word.text);
         }
         weft_status_t status = read_word(word, &its, &found);
         if (status != WEFT_OK) {
             return status;
         }
+        if ((seen >> its & 1) != 0) {
+            return weft_fail(WEFT_ERR_INVALID, "a second algorithm for %s at \"%.*s\"",
+                             its < WEFT_COLLS ? weft_coll_name((weft_coll_t)its)
+                                              : "every operation",
+                             (int)word.len, word.text);
+        }
+        seen |= 1u << its;
         if (its == (unsigned)coll || (its == WEFT_COLLS && !*is_meant_p)) {
             memcpy(name, found.text, found.len);
             name[found.len] = '\0';

@@ -49,6 +49,8 @@ void weft_plan_calibration_default(struct weft_plan_calibration *calibration_p);
 void weft_plan_calibration_print(const struct weft_plan_calibration *calibration,
                                  char text[WEFT_PLAN_CALIBRATION_LEN]);
 /* Begins with the defaults. false: *why_p (lent, static) says what is wrong; nothing is written. */
+/* at_p: how much of the text is fine. */
+bool weft_plan_calibration_check(const char *text, const char **why_p, size_t *at_p);
 bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration *calibration_p,
                                  const char **why_p);
 

@@ -213,14 +213,18 @@ static const struct entry *find_entry(const char **text_p)
     return entry != NULL ? entry : find_in(former, WEFT_COUNT_OF(former), text_p);
 }
 
-bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration *calibration_p,
-                                 const char **why_p)
+/* *text_p: where it stopped. */
+static bool parse(const char **text_p, struct weft_plan_calibration *calibration_p,
+                  const char **why_p)
 {
     struct weft_plan_calibration found;
+    const char *text = *text_p;
 
     weft_plan_calibration_default(&found);
     for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
-        const struct entry *entry = find_entry(&text);
+        const struct entry *entry;
+        *text_p = text;
+        entry = find_entry(&text);
         if (entry == NULL) {
             *why_p = "expected shm, loopback, net, flag, copy, reduce, write, read, memory, "
                      "wait, duplex, oneshot, chunk or chunk_past, followed by =";
@@ -241,7 +245,27 @@ bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration 
             *why_p = "a space goes between two entries";
             return false;
         }
+        if (found.duplex > 1) {
+            *why_p = "duplex is a part of one, as in 0.9";
+            return false;
+        }
     }
     *calibration_p = found;
     return true;
+}
+
+bool weft_plan_calibration_parse(const char *text, struct weft_plan_calibration *calibration_p,
+                                 const char **why_p)
+{
+    return parse(&text, calibration_p, why_p);
+}
+
+bool weft_plan_calibration_check(const char *text, const char **why_p, size_t *at_p)
+{
+    struct weft_plan_calibration unused;
+    const char *at = text;
+    bool is_fine = parse(&at, &unused, why_p);
+
+    *at_p = (size_t)(at - text);
+    return is_fine;
 }

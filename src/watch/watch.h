@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch: what the library counts. One block of counters per engine, written by its driver, read by
- * anyone. (Recorder, traces and metrics join this room later.)
+ * watch: what the library counts and remembers. One block of counters per engine, written by its driver,
+ * read by anyone; one flight recorder per rank (recorder.h). (Traces and metrics join this room later.)
  */
 #ifndef WEFT_WATCH_H
 #define WEFT_WATCH_H
 
 #include "base/base.h"
+#include "watch/recorder.h"
 
 /* X(NAME, "name", "sentence") */
 #define WEFT_COUNTERS(X)                                                                           \

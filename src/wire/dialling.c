@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/bytes.h"
 #include "wire/wire.h"
 
 #include <string.h>
@@ -33,6 +34,10 @@ weft_status_t weft_wire_dialling_decode(const void *bytes, size_t len,
     call.tcp_len = in[2];
     memcpy(call.shm, in + 4, call.shm_len);
     memcpy(call.tcp, in + 4 + call.shm_len, call.tcp_len);
+    if (call.kind == WEFT_DIALLING_NO &&
+        (call.tcp_len > 1 || (call.tcp_len == 1 && !weft_wire_is_error(call.tcp[0])))) {
+        return weft_fail(WEFT_ERR_PROTOCOL, "a rank found no way, with a status that is none");
+    }
     *call_p = call;
     return WEFT_OK;
 }

@@ -98,6 +98,8 @@ static void shake_open(struct weft_wire_handshake *shake, const struct weft_wire
     shake->peer_epoch = 0;
     shake->purpose = 0;
     shake->lane = 0;
+    shake->security = WEFT_SECURITY_AUTH;
+    shake->is_aes = false;
     shake->payload_len = 0;
     memset(shake->send_key, 0, sizeof(shake->send_key));
     memset(shake->recv_key, 0, sizeof(shake->recv_key));
@@ -158,14 +160,18 @@ static void hello_done(struct weft_wire_handshake *shake)
 {
     const struct weft_wire_hello *hello = (const struct weft_wire_hello *)shake->in;
     uint32_t payload_len = get_u32(hello->payload_len);
-    uint8_t purpose = hello->purpose[0];
+    uint8_t purpose = hello->purpose[0], security = hello->security[0];
 
     if (!weft_wire_hello_is_whole(hello)) {
         fail(shake, WEFT_ERR_PROTOCOL, "a hello was damaged on its way (crc32c)");
         return;
     }
-    if (purpose < WEFT_WIRE_JOIN || purpose > WEFT_WIRE_RETURN || hello->zero[0] != 0) {
+    if (purpose < WEFT_WIRE_JOIN || purpose > WEFT_WIRE_ADOPT) {
         fail(shake, WEFT_ERR_PROTOCOL, "a hello has the unknown purpose %u", purpose);
+        return;
+    }
+    if (security > (purpose == WEFT_WIRE_LANE ? WEFT_SECURITY_ENCRYPT : WEFT_SECURITY_AUTH)) {
+        fail(shake, WEFT_ERR_PROTOCOL, "a hello has the unknown security level %u", security);
         return;
     }
     if (payload_len > WEFT_WIRE_PAYLOAD_MAX) {
@@ -178,6 +184,8 @@ static void hello_done(struct weft_wire_handshake *shake)
     shake->peer_epoch = get_u32(hello->epoch);
     shake->purpose = purpose;
     shake->lane = get_u16(hello->lane);
+    shake->security = security;
+    shake->is_aes = shake->self->has_aes && (hello->head.flags[0] & WEFT_WIRE_FLAG_AES) != 0;
     shake->payload_len = payload_len;
     want(shake, PART_PAYLOAD, 0, payload_len);
 }
@@ -291,7 +299,10 @@ static bool is_for_us(struct weft_wire_handshake *shake,
  * well. */
 static void fail_unequal_secrets(struct weft_wire_handshake *shake, struct weft_wire_hello *hello)
 {
-    const struct weft_wire_call call = {shake->purpose, shake->lane, shake->nonce, NULL, 0};
+    const struct weft_wire_call call = {.purpose = shake->purpose,
+                                        .security = shake->security,
+                                        .lane = shake->lane,
+                                        .nonce = shake->nonce};
 
     fail(shake, WEFT_ERR_AUTH,
          shake->self->is_authenticated
@@ -317,10 +328,19 @@ static void prove(struct weft_wire_handshake *shake, const struct weft_wire_chal
     want(shake, PART_HEAD, 0, HEAD_LEN);
 }
 
+static struct weft_wire_call call_of(const struct weft_wire_handshake *shake)
+{
+    return (struct weft_wire_call){.purpose = shake->purpose,
+                                   .security = shake->security,
+                                   .lane = shake->lane,
+                                   .nonce = shake->nonce,
+                                   .payload = shake->payload,
+                                   .payload_len = shake->payload_len};
+}
+
 void weft_wire_client_speak(struct weft_wire_handshake *shake)
 {
-    const struct weft_wire_call call = {shake->purpose, shake->lane, shake->nonce, shake->payload,
-                                        shake->payload_len};
+    const struct weft_wire_call call = call_of(shake);
     struct weft_wire_hello *hello = (struct weft_wire_hello *)shake->out;
     struct weft_wire_challenge implied;
 
@@ -333,8 +353,7 @@ void weft_wire_client_speak(struct weft_wire_handshake *shake)
 static void challenge_done(struct weft_wire_handshake *shake)
 {
     const struct weft_wire_challenge *challenge = (const struct weft_wire_challenge *)shake->in;
-    const struct weft_wire_call call = {shake->purpose, shake->lane, shake->nonce, shake->payload,
-                                        shake->payload_len};
+    const struct weft_wire_call call = call_of(shake);
     struct weft_wire_hello *hello = (struct weft_wire_hello *)shake->out;
     bool has_secret = (challenge->head.flags[0] & WEFT_WIRE_FLAG_AUTHENTICATED) != 0;
 
@@ -345,6 +364,7 @@ static void challenge_done(struct weft_wire_handshake *shake)
     shake->peer_rank = get_u32(challenge->rank);
     shake->peer_ranks = get_u32(challenge->ranks);
     shake->peer_epoch = get_u32(challenge->epoch);
+    shake->is_aes = shake->self->has_aes && (challenge->head.flags[0] & WEFT_WIRE_FLAG_AES) != 0;
     weft_wire_hello_encode(shake->self, &call, hello);
     if (!is_for_us(shake, challenge, hello)) {
         return;
@@ -463,10 +483,10 @@ static void head_done(struct weft_wire_handshake *shake)
         return;
     }
     if (shake->is_server && kind == WEFT_WIRE_KIND_HELLO) {
-        flags &= (uint8_t)~WEFT_WIRE_FLAG_AUTHENTICATED;
+        flags &= (uint8_t) ~(WEFT_WIRE_FLAG_AUTHENTICATED | WEFT_WIRE_FLAG_AES);
         want(shake, PART_HELLO, HEAD_LEN, HELLO_LEN);
     } else if (!shake->is_server && !is_challenged && kind == WEFT_WIRE_KIND_CHALLENGE) {
-        flags &= (uint8_t)~WEFT_WIRE_FLAG_AUTHENTICATED;
+        flags &= (uint8_t) ~(WEFT_WIRE_FLAG_AUTHENTICATED | WEFT_WIRE_FLAG_AES);
         want(shake, PART_CHALLENGE, HEAD_LEN, WEFT_WIRE_CHALLENGE_LEN);
     } else if (is_challenged && kind == WEFT_WIRE_KIND_ACCEPT) {
         want(shake, PART_ACCEPT, HEAD_LEN, sizeof(struct weft_wire_accepted));

@@ -18,7 +18,8 @@ void weft_wire_head_encode(uint16_t version, uint8_t kind, uint8_t flags,
 
 static uint8_t self_flags(const struct weft_wire_self *self)
 {
-    return self->is_authenticated ? WEFT_WIRE_FLAG_AUTHENTICATED : 0;
+    return (uint8_t)((self->is_authenticated ? WEFT_WIRE_FLAG_AUTHENTICATED : 0) |
+                     (self->has_aes ? WEFT_WIRE_FLAG_AES : 0));
 }
 
 void weft_wire_challenge_encode(const struct weft_wire_self *self,
@@ -43,6 +44,7 @@ void weft_wire_challenge_imply(const struct weft_wire_self *self,
 
     anybody.rank = WEFT_WIRE_NO_RANK;
     anybody.ranks = 0;
+    anybody.has_aes = false; /* nothing is sealed there, and both sides must imply the same */
     weft_wire_challenge_encode(&anybody, no_nonce, challenge);
     challenge->head.kind[0] = WEFT_WIRE_KIND_IMPLIED;
 }
@@ -57,7 +59,7 @@ void weft_wire_hello_encode(const struct weft_wire_self *self, const struct weft
 {
     weft_wire_head_encode(WEFT_WIRE_VERSION, WEFT_WIRE_KIND_HELLO, self_flags(self), &hello->head);
     hello->purpose[0] = call->purpose;
-    hello->zero[0] = 0;
+    hello->security[0] = call->security;
     put_u16(hello->lane, call->lane);
     put_u32(hello->rank, self->rank);
     put_u32(hello->ranks, self->ranks);

@@ -23,6 +23,7 @@ enum {
 #define WEFT_WIRE_FLAG_AUTHENTICATED 1 /* of challenge and hello: the sender has a secret */
 #define WEFT_WIRE_FLAG_ELSEWHERE 2     /* of refuse: another job or epoch is served here */
 #define WEFT_WIRE_FLAG_PROVED 4        /* of refuse: a proof follows the reason */
+#define WEFT_WIRE_FLAG_AES 8 /* of challenge and hello: the sender's CPU has AES-256-GCM */
 #define WEFT_WIRE_TAG_LEN 8
 
 /* The same in all versions, for ever. */
@@ -47,7 +48,7 @@ struct weft_wire_challenge {
 struct weft_wire_hello {
     struct weft_wire_head head;
     uint8_t purpose[1];
-    uint8_t zero[1];
+    uint8_t security[1]; /* of a data lane, else 0 */
     uint8_t lane[2];
     uint8_t rank[4];
     uint8_t ranks[4];
@@ -88,7 +89,7 @@ static_assert(offsetof(struct weft_wire_refusal, crc) == 16, "layout");
 
 /* What a hello says, beside what its sender is. */
 struct weft_wire_call {
-    uint8_t purpose;
+    uint8_t purpose, security;
     uint16_t lane;
     const uint8_t *nonce;   /* lent */
     const uint8_t *payload; /* lent */

@@ -118,6 +118,8 @@ enum weft_wire_purpose {
     WEFT_WIRE_ATTACH = 2, /* to the parent in the control tree; no payload */
     WEFT_WIRE_LANE = 3,   /* a data lane */
     WEFT_WIRE_RETURN = 4, /* to the parent again, by another path; payload: see control/ways.c */
+    WEFT_WIRE_HEAL = 5,   /* to who is above now that the parent is gone; no payload */
+    WEFT_WIRE_ADOPT = 6,  /* to who is below now; no payload */
 };
 
 /* What one side brings. Lent: must outlive the handshake. */
@@ -128,6 +130,7 @@ struct weft_wire_self {
     uint32_t epoch;
     uint32_t rank;  /* NO_RANK where it has none yet */
     uint32_t ranks; /* 0 where it is not known yet */
+    bool has_aes;   /* weft_wire_has_aes(): lanes may be sealed with it, if both sides have */
 };
 
 enum weft_wire_state {
@@ -154,6 +157,8 @@ struct weft_wire_handshake {
     uint32_t peer_rank, peer_ranks, peer_epoch;
     uint8_t purpose;
     uint16_t lane;
+    uint8_t security; /* enum weft_wire_security, of a data lane; client: set it before it speaks */
+    bool is_aes;      /* at DONE: both sides have it */
     uint8_t payload[WEFT_WIRE_PAYLOAD_MAX]; /* server: received; client: to send */
     uint32_t payload_len;
 
@@ -213,6 +218,9 @@ enum weft_wire_type {
     WEFT_WIRE_CALL,     /* dst: let us have a lane; payload: see dialling.c */
     WEFT_WIRE_WAYS,     /* up: how many NICs are here; down: addresses where one may come again */
     WEFT_WIRE_RESUME,   /* first on a connection that replaces another: number frames had come */
+    WEFT_WIRE_SHRINK,   /* up: the sender asks who goes on; payload: see control/shrink.c */
+    WEFT_WIRE_SHRUNK,   /* to all: these do */
+    WEFT_WIRE_BELOW,    /* up: these ranks are reached by way of the sender now */
     WEFT_WIRE_TYPE_END
 };
 
@@ -309,10 +317,54 @@ void weft_wire_data_encode(const struct weft_wire_data *data, uint8_t out[WEFT_W
 weft_status_t weft_wire_data_decode(const uint8_t in[WEFT_WIRE_DATA_LEN],
                                     struct weft_wire_data *data_p);
 
+/* ---- records (record.c): the bytes of a lane whose frames are sealed (WEFT_SECURITY) ----
+ *
+ *  0     4                8           8 + len
+ *  | len | crc32c of len  | len bytes | tag, 16 bytes |
+ *
+ * A record holds a piece of the lane's stream: a few frames, or a piece of one. Nothing of it counts before
+ * its tag was right. The CRC is no protection: it only finds a length that was damaged by chance before so many
+ * bytes are waited for.
+ */
+enum weft_wire_security { WEFT_SECURITY_AUTH, WEFT_SECURITY_INTEGRITY, WEFT_SECURITY_ENCRYPT };
+#define WEFT_WIRE_RECORD_HEAD_LEN 8
+#define WEFT_WIRE_RECORD_TAG_LEN 16
+#define WEFT_WIRE_RECORD_MAX (32u << 10) /* bytes of the stream in one record */
+#define WEFT_WIRE_RECORDS_PER_KEY (UINT64_C(1) << 22)
+
+/* One direction of a lane. Private, and secret: keep it in memory from weft_secret_map(). */
+struct weft_wire_sealer {
+    _Alignas(16) uint8_t schedule[512]; /* AES: the key, made ready */
+    uint8_t key[WEFT_WIRE_KEY_LEN];
+    uint64_t number;                    /* of the next record */
+    uint64_t renewed_after, renewed_at; /* records of one key; number of the latest renewal */
+    bool is_encrypting, is_aes;
+};
+
+/* Has this CPU AES-256-GCM? After weft_wire_crypto_open(). */
+bool weft_wire_has_aes(void);
+/* key: of the handshake, for this direction. Both sides must give the same level and cipher. */
+void weft_wire_sealer_open(struct weft_wire_sealer *sealer, const uint8_t key[WEFT_WIRE_KEY_LEN],
+                           enum weft_wire_security security, bool is_aes);
+static inline size_t weft_wire_record_len(size_t len)
+{
+    return WEFT_WIRE_RECORD_HEAD_LEN + len + WEFT_WIRE_RECORD_TAG_LEN;
+}
+/* 0 < len ≤ RECORD_MAX. Writes weft_wire_record_len(len) bytes and returns how many. `bytes` may lie where
+ * they will be in the record. */
+size_t weft_wire_record_seal(struct weft_wire_sealer *sealer, const void *bytes, size_t len,
+                             uint8_t *record);
+/* How many bytes the record will give. ERR_PROTOCOL. */
+weft_status_t weft_wire_record_peek(const uint8_t head[WEFT_WIRE_RECORD_HEAD_LEN], size_t *len_p);
+/* The whole record, len as peek gave it. `out` gets len bytes, and may be where they lie in the record; what it
+ * holds means nothing when it fails. ERR_PROTOCOL: it is not the next one of this direction. */
+weft_status_t weft_wire_record_open(struct weft_wire_sealer *sealer, const uint8_t *record,
+                                    size_t len, uint8_t *out);
+
 /* ---- calls for a lane (dialling.c): how two ranks agree on a lane, over the control plane ----
  * The higher rank dials the lower one, so that two that call at once make one lane. ASK: the higher
  * one wants to know where; HERE: the lower one says where it listens; NO: whoever says it found no
- * way. */
+ * way, with why: words in `shm`, one byte of status in `tcp`. */
 enum { WEFT_DIALLING_ASK = 1, WEFT_DIALLING_HERE = 2, WEFT_DIALLING_NO = 3 };
 #define WEFT_WIRE_DIALLING_ADDRESS_MAX (8 * WEFT_WIRE_ADDR_LEN)
 #define WEFT_WIRE_DIALLING_MAX (4 + 2 * WEFT_WIRE_DIALLING_ADDRESS_MAX)
@@ -344,13 +396,16 @@ struct weft_wire_calling {
     uint8_t about; /* enum weft_wire_calling_about */
     uint8_t coll, dtype, op;
     uint64_t channel;
-    uint32_t rank, missing; /* of the communicator: who says it, whom it waits for (or NO_RANK) */
+    uint32_t rank, missing; /* of the communicator: who says it, whom it waits for (or NO_RANK);
+                             * WHERE: on whose behalf */
     uint32_t number;        /* of the call */
     uint32_t root, signature;
     uint32_t tag; /* STRAY */
     uint64_t count, timeout_ms;
     uint64_t came, expected; /* LENGTH: bytes */
     uint32_t chain;          /* of the signatures of all calls up to this one */
+    uint32_t controls;       /* calls of the control plane that were made before it */
+    bool is_waiting;         /* its caller, for nothing else */
 };
 void weft_wire_calling_encode(const struct weft_wire_calling *calling,
                               uint8_t out[WEFT_WIRE_CALLING_LEN]);

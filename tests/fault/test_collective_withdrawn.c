@@ -14,6 +14,7 @@
 
 #include "fault/collectives.h"
 #include "mem/mem.h"
+#include "p2p/p2p.h"
 #include "reduce/reduce.h"
 
 #define RANKS 2
@@ -30,12 +31,22 @@ void __real_weft_mem_copy(void *to, const void *from, size_t len, enum weft_mem_
 void __wrap_weft_mem_copy(void *to, const void *from, size_t len, enum weft_mem_copy how);
 void *__real_aligned_alloc(size_t alignment, size_t len);
 void *__wrap_aligned_alloc(size_t alignment, size_t len);
+weft_status_t __real_weft_p2p_map(struct weft_p2p_comm *comm, uint32_t rank,
+                                  const struct weft_p2p_place *place, void **memory_p,
+                                  struct weft_mem_mapping **mapping_p);
+weft_status_t __wrap_weft_p2p_map(struct weft_p2p_comm *comm, uint32_t rank,
+                                  const struct weft_p2p_place *place, void **memory_p,
+                                  struct weft_mem_mapping **mapping_p);
+weft_status_t __real_weft_mem_disown(void *memory, size_t len);
+weft_status_t __wrap_weft_mem_disown(void *memory, size_t len);
 
 /* ---- between the library and what it calls, in the ranks ---- */
 
 static struct harness_shared *words; /* not NULL: the next one counts */
 static int self;
 static bool is_poor;
+static struct harness_shared *mapping; /* not NULL: the next one takes long */
+static int replaced;                   /* times that pages were */
 
 /* Rank 1 says that it is in there, and waits to be stopped there; rank 0 takes nothing away from it. */
 static void meet(void)
@@ -65,6 +76,25 @@ void __wrap_weft_mem_copy(void *to, const void *from, size_t len, enum weft_mem_
 void *__wrap_aligned_alloc(size_t alignment, size_t len)
 {
     return is_poor ? NULL : __real_aligned_alloc(alignment, len);
+}
+
+weft_status_t __wrap_weft_p2p_map(struct weft_p2p_comm *comm, uint32_t rank,
+                                  const struct weft_p2p_place *place, void **memory_p,
+                                  struct weft_mem_mapping **mapping_p)
+{
+    struct harness_shared *shared = mapping;
+    mapping = NULL;
+    if (shared != NULL) {
+        atomic_store(&shared->word[INSIDE], 1);
+        harness_wait_reach(&shared->word[RETURNED], 1, MESSAGES_WAIT_MS);
+    }
+    return __real_weft_p2p_map(comm, rank, place, memory_p, mapping_p);
+}
+
+weft_status_t __wrap_weft_mem_disown(void *memory, size_t len)
+{
+    replaced++;
+    return __real_weft_mem_disown(memory, len);
 }
 
 /* ---- stopped in somebody's memory ---- */
@@ -163,6 +193,55 @@ static void nobody_takes_for_data_what_a_failed_call_left(void **state)
 {
     (void)state;
     check_intruder((struct deed){WEFT_BROADCAST, LEN, MANNER_BLOCKING, true, 0});
+}
+
+/* ---- on the way to somebody's memory ---- */
+
+/* Rank 1 has a step to do, and no mapping yet: rank 0 need not fear for its pages. */
+static int linger(int rank, struct harness_shared *shared, weft_comm_t comm, struct hands *hands)
+{
+    const struct deed deed = {WEFT_ALLREDUCE, LEN, MANNER_BLOCKING, true, 0};
+    weft_status_t status = deed_do(comm, &deed, hands, RANKS);
+    self = rank;
+    status = status == WEFT_OK ? weft_barrier(comm, NULL) : status;
+    status = status == WEFT_OK ? weft_comm_set_timeout(comm, TIMEOUT_MS) : status;
+    if (status != WEFT_OK) {
+        return harness_say(shared, rank, -1, "cannot begin: %s", weft_error_text());
+    }
+    *(rank == 0 ? &words : &mapping) = shared;
+    status = deed_do(comm, &deed, hands, RANKS);
+    atomic_store(&shared->word[rank == 0 ? RETURNED : OVER], 1);
+    if (status != WEFT_ERR_TIMEOUT) {
+        return harness_say(shared, rank, -1, "%s: %s", weft_status_name(status), weft_error_text());
+    }
+    harness_wait_reach(&shared->word[OVER], 1, MESSAGES_WAIT_MS);
+    return replaced == 0 ? 0 : harness_say(shared, rank, -1, "pages were replaced");
+}
+
+static int linger_body(int rank, struct harness_shared *shared, void *arg)
+{
+    const struct deed deed = {WEFT_ALLREDUCE, LEN, MANNER_BLOCKING, true, 0};
+    struct hands hands;
+    weft_comm_t comm;
+    int result;
+    (void)arg;
+    if (messages_join(rank, shared, "shm", MESSAGES_TIMEOUT_MS, &comm) != WEFT_OK) {
+        return harness_say(shared, rank, -1, "could not join: %s", weft_error_text());
+    }
+    hands_open(&hands, &deed);
+    result = linger(rank, shared, comm, &hands);
+    weft_comm_close(comm);
+    hands_close(&hands);
+    return result;
+}
+
+static void who_waits_for_a_mapping_is_not_taken_for_a_writer(void **state)
+{
+    struct harness *harness = harness_start(RANKS, linger_body, NULL);
+    (void)state;
+    messages_wait(harness, MESSAGES_WAIT_MS, "a long way");
+    messages_check_fine(harness, "a long way");
+    harness_close(harness);
 }
 
 /* ---- stopped before it has shown its memory ---- */
@@ -277,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_writes_to_memory_of_a_call_that_failed),
         cmocka_unit_test(nobody_takes_for_data_what_a_failed_call_left),
+        cmocka_unit_test(who_waits_for_a_mapping_is_not_taken_for_a_writer),
         cmocka_unit_test(who_is_stopped_before_its_memory_is_mapped_is_waited_for),
         cmocka_unit_test(one_without_memory_ends_the_call_for_everybody),
     };

@@ -43,8 +43,10 @@ static void check_hello(struct weft_wire_handshake *server, const uint8_t *bytes
     struct weft_wire_self self = fuzz_self(server->peer_rank, server->peer_ranks);
     struct weft_wire_handshake client;
 
+    self.has_aes = (hello->head.flags[0] & WEFT_WIRE_FLAG_AES) != 0;
     weft_wire_client_open(&client, &self, hello->nonce, server->purpose, server->lane,
                           server->payload, server->payload_len);
+    client.security = server->security;
     if ((bits & IS_LOCAL) != 0) {
         weft_wire_client_speak(&client);
     } else {
@@ -62,6 +64,7 @@ static void check_hello(struct weft_wire_handshake *server, const uint8_t *bytes
     fuzz_feed(&client, server->out, server->out_len, SIZE_MAX);
     FUZZ_CHECK(client.state == WEFT_WIRE_DONE && server->state == WEFT_WIRE_DONE);
     FUZZ_CHECK(client.peer_rank == server->self->rank);
+    FUZZ_CHECK(client.is_aes == server->is_aes);
     FUZZ_CHECK(memcmp(client.send_key, server->recv_key, WEFT_WIRE_KEY_LEN) == 0);
     FUZZ_CHECK(memcmp(client.recv_key, server->send_key, WEFT_WIRE_KEY_LEN) == 0);
 }

@@ -5,6 +5,7 @@
  * change.
  */
 #include "fuzz.h"
+#include "wire/dump.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -162,6 +163,27 @@ static void save_data(void)
     save("data", "one", "\x00", 1, headers, WEFT_WIRE_DATA_LEN);
 }
 
+static void save_sealed(void)
+{
+    static const size_t lens[] = {1, 64, 100, 300};
+    static const struct {
+        const char *name, *prefix;
+    } kinds[] = {
+        {"integrity", "\x03"}, {"encrypt", "\x07"}, {"encrypt-aes", "\x0f"}, {"damaged", "\x01"}};
+    uint8_t bytes[300] = {7}, records[1024];
+
+    for (size_t kind = 0; kind < WEFT_COUNT_OF(kinds); kind++) {
+        struct weft_wire_sealer sealer;
+        size_t len = 0;
+
+        weft_wire_sealer_open(&sealer, fuzz_key, WEFT_SECURITY_ENCRYPT, false);
+        for (size_t i = 0; i < WEFT_COUNT_OF(lens); i++) {
+            len += weft_wire_record_seal(&sealer, bytes, lens[i], records + len);
+        }
+        save("record", kinds[kind].name, kinds[kind].prefix, 1, records, len);
+    }
+}
+
 static void save_calling(void)
 {
     for (uint32_t about = 0; about < WEFT_CALLING_ABOUTS; about++) {
@@ -182,6 +204,45 @@ static void save_calling(void)
         snprintf(name, sizeof(name), "about-%u", about);
         save("calling", name, "", 0, out, sizeof(out));
     }
+}
+
+/* A short ring that has gone around; the target's prefix says dump (with its checksum made right) or live. */
+static void save_dump(void)
+{
+    static const struct weft_recorder_spec spec = {
+        .entries = 16, .job = "a fuzzed job", .rank = 1, .ranks = 4, .host = "node7"};
+    struct weft_recorder recorder;
+    struct weft_recording *copy;
+    size_t len;
+
+    weft_recorder_open(&spec, &recorder);
+    len = weft_recorder_len(&recorder);
+    copy = aligned_alloc(4096, (len + 4095) / 4096 * 4096);
+    FUZZ_CHECK(copy != NULL);
+    memset(copy, 0, len);
+    weft_recorder_comm_open(&recorder, 7, 1, 4);
+    for (uint32_t i = 0; i < 20; i++) {
+        const struct weft_record_call call = {
+            .comm = 7,
+            .number = i,
+            .count = 100,
+            .what = weft_record_what(i % 2 == 0 ? WEFT_ALLREDUCE : WEFT_RECORD_SEND, WEFT_F32,
+                                     WEFT_SUM, weft_recorder_name(&recorder, "ring"), 0)};
+        uint64_t record = weft_recorder_begin(&recorder, &call);
+
+        if (i < 18) {
+            weft_recorder_end(&recorder, record, i == 17 ? WEFT_ERR_PEER : WEFT_OK);
+        }
+    }
+    weft_recorder_copy(&recorder, copy);
+    save("dump", "live", "\x01", 1, copy, len);
+    copy->head.reason = WEFT_RECORD_FAILED;
+    copy->head.status = WEFT_ERR_PEER;
+    weft_wire_dump_seal(copy, len);
+    save("dump", "failed", "\x02", 1, copy, len);
+    save("dump", "sealed", "\x00", 1, copy, len);
+    free(copy);
+    weft_recorder_close(&recorder);
 }
 
 static const struct weft_wire_addr v4 = {.family = 4, .port = 4411, .bytes = {10, 0, 0, 1}};
@@ -245,6 +306,108 @@ static void save_id(const char *name, const struct weft_wire_addr *root, uint32_
     save("id", text_name, "\x02", 1, text, strlen(text));
 }
 
+static void save_dialling(void)
+{
+    struct weft_wire_dialling call = {.kind = WEFT_DIALLING_HERE, .shm_len = 20, .tcp_len = 0};
+    uint8_t out[WEFT_WIRE_DIALLING_MAX];
+
+    memcpy(call.shm, "a name of a socket..", 20);
+    for (uint8_t i = 0; i < 3; i++) {
+        weft_wire_addr_encode(i % 2 == 0 ? &v4 : &v6, call.tcp + call.tcp_len);
+        call.tcp_len = (uint8_t)(call.tcp_len + WEFT_WIRE_ADDR_LEN);
+    }
+    save("dialling", "here", "", 0, out, weft_wire_dialling_encode(&call, out));
+    call = (struct weft_wire_dialling){.kind = WEFT_DIALLING_ASK};
+    save("dialling", "ask", "", 0, out, weft_wire_dialling_encode(&call, out));
+    call = (struct weft_wire_dialling){
+        .kind = WEFT_DIALLING_NO, .shm_len = 6, .tcp_len = 1, .shm = "no way", .tcp = {5}};
+    save("dialling", "no", "", 0, out, weft_wire_dialling_encode(&call, out));
+}
+
+/* As people write them; the prefix says which parser. */
+static void save_texts(void)
+{
+    static const struct {
+        const char *name, *prefix, *text;
+    } texts[] = {
+        {"int", "\x00", "-12"},
+        {"size", "\x01", "512K"},
+        {"duration", "\x02", "250ms"},
+        {"setting", "\x03",
+         "\x12"
+         "auto"},
+        {"calibration", "\x04", "loopback=2us:5.5G:1us:4us copy=12G"},
+        {"cpus", "\x05", "0-3,8"},
+        {"bindings", "\x06", "eth1:8-21,12;eth0:60-63"},
+        {"nodes", "\x07", "gpu[07-09,12],login1"},
+        {"differences", "\x08", "WEFT_PATH=shm;WEFT_EAGER=1K|WEFT_PATH=tcp"},
+    };
+    static const char profile[] = "# machine: some\n# more\n\nWEFT_CHUNK = 512K\nWEFT_WINDOW=8\n";
+
+    save("settings", "int", "\x00", 1, texts[0].text, strlen(texts[0].text));
+    for (size_t i = 1; i < WEFT_COUNT_OF(texts); i++) {
+        save("settings", texts[i].name, texts[i].prefix, 1, texts[i].text, strlen(texts[i].text));
+    }
+    save("profile", "two", "", 0, profile, sizeof(profile) - 1);
+    save("profile", "without-machine", "", 0, profile + 24, sizeof(profile) - 25);
+    save("profile", "forbidden", "", 0, "WEFT_ROOT=10.0.0.1:99\n", 22);
+}
+
+/* Frames of a peer gone mad, as fuzz_link.c reads them: how, type less 1, flags, length, communicator, tag, seq, a, b, c,
+ * number, ack. */
+static void save_link(void)
+{
+    static const uint8_t frames[][12] = {
+        {2, WEFT_DATA_EAGER - 1, 0, 2, 0, 3, 1, 0, 0, 0, 1, 0},
+        {2, WEFT_DATA_ANNOUNCE - 1, 0, 0, 0, 4, 1, 1, 253, 0, 1, 0},
+        {3, WEFT_DATA_CHUNK - 1, 0, 100, 0, 0, 1, 1, 0, 0, 1, 0},
+        {2, WEFT_DATA_GRANT - 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0},
+        {2, WEFT_DATA_DONE - 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0},
+        {2, WEFT_DATA_PUT - 1, 0, 8, 0, 0, 1, 1, 0, 1, 1, 0},
+        {2, WEFT_DATA_GET - 1, 0, 0, 0, 64, 0, 1, 0, 1, 1, 0},
+        {2, WEFT_DATA_PART - 1, 0, 8, 0, 0, 1, 0, 0, 1, 1, 0},
+        {2, WEFT_DATA_SIGNAL - 1, 0, 0, 0, 0, 0, 1, 8, 1, 1, 0},
+        {2, WEFT_DATA_FLUSH - 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0},
+        {2, WEFT_DATA_ACK - 1, WEFT_DATA_SLOT, 0, 0, 0, 1, 200, 0, 1, 0, 1},
+        {3, WEFT_DATA_ACK - 1, WEFT_DATA_LEAD, 0, 0, 1, 1, 0, 3, 0, 0, 1},
+        {2, WEFT_DATA_BYE - 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0},
+        {2, WEFT_DATA_ENDED - 1, 0, 0, 1, 0, 0, 5, 0, 0, 1, 0},
+    };
+    char name[16];
+
+    for (unsigned i = 0; i < WEFT_COUNT_OF(frames); i++) {
+        snprintf(name, sizeof(name), "type-%u", frames[i][1]);
+        save("link", name, "", 0, frames[i], sizeof(frames[i]));
+    }
+    save("link", "all", "", 0, frames, sizeof(frames));
+}
+
+/* As fuzz_control.c reads them: from whom; then type (a number of its list), flags, communicator, source, destination,
+ * number, half the length, payload. */
+static void save_control(void)
+{
+    struct weft_wire_notice notice = {.status = WEFT_ERR_PEER, .rank = 3, .number = 1};
+    uint8_t out[256] = {1, 3, 0, 1, 2, 0, 1}, bytes[WEFT_WIRE_NOTICE_MAX];
+    size_t len;
+    static const uint8_t closed[] = {1, 2, 0, 0, 2, 0, 0, 4, 3, 0, 0, 0, 4, 0, 0, 0};
+    static const uint8_t shrink[] = {1, 6, 0, 1, 2, 0, 1, 12, 0, 0, 0, 0, 1, 0, 0, 0,
+                                     2, 0, 0, 0, 3, 0, 0, 0,  4, 0, 0, 0, 5, 0, 0, 0};
+    static const uint8_t gather[] = {1, 8, 0, 1, 1, 0, 0, 10, 1, 0, 0, 0, 0, 0,
+                                     0, 0, 0, 0, 0, 0, 1, 0,  0, 0, 0, 0, 0, 0};
+    static const uint8_t mail[] = {1,  10, 0, 1, 2, 0, 7, 2,  'h', 'e', 'y', '!',
+                                   11, 0,  1, 2, 0, 0, 2, 67, 0,   0,   0};
+
+    snprintf(notice.text, sizeof(notice.text), "rank 3 closed");
+    len = weft_wire_notice_encode(&notice, bytes);
+    out[7] = (uint8_t)((len + 1) / 2);
+    memcpy(out + 8, bytes, len);
+    save("control", "report", "", 0, out, 8 + len);
+    save("control", "closed", "", 0, closed, sizeof(closed));
+    save("control", "shrink", "", 0, shrink, sizeof(shrink));
+    save("control", "gather", "", 0, gather, sizeof(gather));
+    save("control", "mail", "", 0, mail, sizeof(mail));
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -260,8 +423,14 @@ int main(int argc, char **argv)
     save_strangers();
     save_frames();
     save_data();
+    save_sealed();
     save_calling();
+    save_dump();
     save_records();
+    save_dialling();
+    save_texts();
+    save_link();
+    save_control();
     save_table("table-1", 1, 1);
     save_table("table-8", 8, 3);
     save_id("v4", &v4, WEFT_WIRE_ID_AUTHENTICATED);

@@ -7,6 +7,7 @@
  *
  *   program                   start, check, close
  *   program --stay            the same, but closes only when stdin ends
+ *   program --compute         … calls nothing until stdin ends, then once more what needs everybody
  *   program --until-failure   makes barriers until one fails, and says how
  *   program --id FILE …       rank 0 makes an id and leaves its text in FILE; the others read it
  *
@@ -31,7 +32,7 @@ struct card {
 };
 
 struct options {
-    bool stays, is_until_failure;
+    bool stays, computes, is_until_failure;
     const char *id_file;
 };
 
@@ -186,6 +187,8 @@ static bool read_options(int argc, char **argv, struct options *options)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--stay") == 0) {
             options->stays = true;
+        } else if (strcmp(argv[i], "--compute") == 0) {
+            options->computes = true;
         } else if (strcmp(argv[i], "--until-failure") == 0) {
             options->is_until_failure = true;
         } else if (strcmp(argv[i], "--id") == 0 && i + 1 < argc) {
@@ -204,6 +207,21 @@ static void wait_for_end_of_input(void)
     }
 }
 
+/* Everybody is still there. */
+static int meet_again(weft_comm_t comm)
+{
+    int rank = 0, ranks = 0;
+    bool is_right = false;
+    weft_comm_rank(comm, &rank);
+    weft_comm_ranks(comm, &ranks);
+    weft_status_t status = compare_cards(comm, rank, ranks, &is_right);
+    status = status == WEFT_OK ? weft_control_barrier(comm) : status;
+    if (status != WEFT_OK) {
+        return fail("meeting again", status);
+    }
+    return is_right ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     struct options options = {0};
@@ -211,7 +229,7 @@ int main(int argc, char **argv)
     weft_comm_t comm;
     int code = 0;
     if (!read_options(argc, argv, &options)) {
-        fprintf(stderr, "usage: program [--stay | --until-failure] [--id FILE]\n");
+        fprintf(stderr, "usage: program [--stay | --compute | --until-failure] [--id FILE]\n");
         return 2;
     }
     weft_status_t status =
@@ -224,8 +242,9 @@ int main(int argc, char **argv)
         code = fail("check", status);
     } else if (options.is_until_failure) {
         code = run_until_failure(comm);
-    } else if (options.stays) {
+    } else if (options.stays || options.computes) {
         wait_for_end_of_input();
+        code = options.computes ? meet_again(comm) : 0;
     }
     weft_comm_close(comm);
     return code;

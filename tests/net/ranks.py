@@ -43,11 +43,12 @@ def die_with_us():
 class Process:
     """One started process; its JSON lines are events, the other lines are kept as text."""
 
-    def __init__(self, argv, env, where=()):
+    def __init__(self, argv, env, where=(), pass_fds=()):
         self.argv = argv
         self.child = subprocess.Popen(
             list(where) + argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=die_with_us)
+            stderr=subprocess.PIPE, text=True, errors="replace", pass_fds=pass_fds,
+            preexec_fn=die_with_us)
         self.pid = self.child.pid
         self.events = []
         self.lines = []
@@ -77,12 +78,13 @@ class Process:
             self.events.append(item)
         return item != "end"
 
-    def event(self, name, deadline):
-        """The first event of this name; AssertionError at the deadline or when the process ended
+    def event(self, name, deadline, **fields):
+        """The first event of this name with these fields; AssertionError at the deadline or when the process ended
         without one."""
+        fields["event"] = name
         while True:
             for event in self.events:
-                if event.get("event") == name:
+                if all(event.get(field) == value for field, value in fields.items()):
                     return event
             try:
                 goes_on = self.take(self.arrived.get(timeout=max(0, deadline - time.monotonic())))

@@ -2,7 +2,6 @@
 """weft bench of collectives as a job over hosts: one table, results right, what cannot be known is null."""
 import json
 import subprocess
-import unittest
 
 import ranks
 from lab import Lab

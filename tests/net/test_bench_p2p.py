@@ -3,7 +3,6 @@
 import json
 import subprocess
 import time
-import unittest
 
 import ranks
 from lab import Lab

@@ -3,7 +3,6 @@
 the lab: exact, or refused."""
 import os
 import subprocess
-import unittest
 
 import ranks
 from lab import Lab

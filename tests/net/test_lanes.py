@@ -117,6 +117,9 @@ class Settings(LanesCase):
     def test_checksums(self):
         self.check_setting(WEFT_CHECKSUM="on")
 
+    def test_sealed_lanes(self):
+        self.check_setting(WEFT_SECURITY="encrypt", WEFT_SECRET_FILE=self.path("secret", "5f" * 32))
+
     @only_long
     def test_all_of_them(self):
         self.check_setting(WEFT_LANES=2, WEFT_STRATEGY="rr", WEFT_CHUNK="64K", WEFT_WINDOW=1,

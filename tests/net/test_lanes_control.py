@@ -39,7 +39,7 @@ class Control(BrokenCase):
             self.await_bytes = was
 
     def await_answer(self, job):
-        """Until rank 1 has heard where else rank 0 listens: with the second beat."""
+        """Until rank 1 has heard where else rank 0 listens."""
         ranks.wait_until(lambda: "ways back" in job[1].stderr, 5, "ways back")
 
     def moves(self, job):

@@ -10,6 +10,7 @@ from lanes import (BACK_S, BUSY_S, CHANCE, FAR_S, IS_LONG, NEAR_S, LanesCase, on
 
 KINDS = ("near", "far", "hole")
 TRAFFICS = ("long", "short", "put", "signal", "get")
+ALL = range(4)
 
 
 class Break:
@@ -52,8 +53,8 @@ class OneNic(LanesCase):
             self.fail("%s: %s" % (one.words, error))
         one.until = time.monotonic()
 
-    def run_breaks(self, traffic, breaks):
-        job = self.job(*traffic.split("+"))
+    def run_breaks(self, traffic, breaks, **variables):
+        job = self.job(*traffic.split("+"), **variables)
         for one in breaks:
             self.go_through(job, one, traffic != "short" or one.nic == 0)
         self.finish(job)
@@ -85,6 +86,11 @@ class OneNic(LanesCase):
         if IS_LONG:
             self.check_traffic("short")
 
+    def test_sealed_messages_go_on_without_a_nic(self):
+        """What goes again over another lane is sealed anew, with that lane's keys."""
+        self.run_breaks("long", [Break(self.lab, "long", "near", CHANCE.randrange(1, 4))],
+                        WEFT_SECURITY="encrypt", WEFT_SECRET_FILE=self.path("secret", "5f" * 32))
+
     def test_puts_are_done_once_without_a_nic(self):
         self.check_traffic("put")
 
@@ -95,14 +101,19 @@ class OneNic(LanesCase):
         self.check_traffic("get", CHANCE.sample(KINDS, 2))
 
     def check_control(self, breaks, heals):
-        """It runs over eth0, which goes away for longer than its timeout, before ranks know other ways: no
-        verdict, messages go on, and when the path is back the control plane is too."""
+        """It runs over eth0, which goes away for longer than its timeout, and nobody is let in by another
+        NIC: no verdict, messages go on, and when the path is back the control plane is too."""
         job = self.job("long", WEFT_PATH_TIMEOUT="1s", WEFT_HEARTBEAT="600ms", WEFT_SILENT="100ms",
                        WEFT_LOG="link:info,control:info,warn")
+        self.await_bytes(ALL, "bytes over all NICs")
+        self.lab.host[1].run(["nft", "table inet alone { chain output { type filter hook output "
+                              "priority 0; oifname { eth1, eth2, eth3 } "
+                              "tcp flags & (syn | ack) == syn drop; }; }"])
+        self.addCleanup(self.lab.host[1].run, ["nft", "delete table inet alone"])
         breaks(1, 0)
-        self.assertNotIn("ways back", job[1].stderr)
         pause(8 if IS_LONG else 4)
         self.check_runs(job)
+        self.assertNotIn("goes by", job[1].stderr, self.story(job))
         heals(1, 0)
         self.await_bytes([0], "bytes over eth0 again", BACK_S)
         for process in job:

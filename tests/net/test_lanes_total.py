@@ -33,6 +33,7 @@ class Everything(BrokenCase):
         for rank in range(2):
             self.check_failure(job, rank, since, (PATH_S - 1, PATH_S + SLACK_S), ["ERR_NETWORK"],
                                ["rank %d" % (1 - rank)] + ["eth%d" % nic for nic in ALL])
+            self.assertNotIn("messages still reach it", job[rank].stderr, self.story(job))
 
     @only_long
     def test_a_black_hole_everywhere_is_err_network_and_names_them(self):

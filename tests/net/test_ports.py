@@ -75,9 +75,22 @@ class Ports(NetCase):
                          TORCHELASTIC_RUN_ID="run", WEFT_PORT_RANGE="%d-%d" % (first, first + 1))
         self.check_listens_within(root, first, first + 1)
 
-    def test_nothing_listens_any_more_after_the_start(self):
-        job = [self.id_rank(rank, 3, "--stay", WEFT_JOIN="direct", WEFT_TREE_DEGREE=2)
-               for rank in range(3)]
+    def test_after_the_start_one_port_is_left_for_ranks_whose_parent_dies(self):
+        """Not the one where the job started: the next job may want it."""
+        job = [self.id_rank(0, 3, "--stay", WEFT_JOIN="direct", WEFT_TREE_DEGREE=2)]
+        ranks.wait_until(lambda: listening(job[0]), 5, "the root")
+        start = listening(job[0])
+        job += [self.id_rank(rank, 3, "--stay", WEFT_JOIN="direct", WEFT_TREE_DEGREE=2)
+                for rank in (1, 2)]
+        self.check_job(job)
+        ranks.wait_until(lambda: not set(start) & set(listening(job[0])), 2, "the start's port")
+        for rank in job:
+            ranks.wait_until(lambda rank=rank: len(listening(rank)) == 1, 2,
+                             "one listener of %s, not %s" % (rank.pid, listening(rank)))
+        self.check_ends(job)
+
+    def test_on_one_host_nothing_listens_after_the_start(self):
+        job = [self.id_rank(rank, 3, "--stay") for rank in range(3)]
         self.check_job(job)
         for rank in job:
             ranks.wait_until(lambda rank=rank: not listening(rank), 2, "no listener is left")

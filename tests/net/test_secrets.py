@@ -106,6 +106,19 @@ class Secrets(NetCase):
         self.check_job(job)
         self.check_ends(job)
 
+    def test_without_a_secret_nothing_is_sealed_and_the_job_is_refused_with_the_remedy(self):
+        for level in ("integrity", "encrypt"):
+            with self.subTest(level=level):
+                for rank in self.job(2, WEFT_SECURITY=level):
+                    self.check_refused(rank, "ERR_AUTH", "WEFT_SECURITY=" + level, "weft run",
+                                       "WEFT_SECRET_FILE")
+
+    def test_with_a_secret_file_lanes_may_be_sealed(self):
+        job = self.job(3, WEFT_SECURITY="encrypt", WEFT_PATH="tcp",
+                       WEFT_SECRET_FILE=self.path("sealed", SECRET))
+        self.check_job(job)
+        self.check_ends(job)
+
     def test_the_secret_is_never_said(self):
         path = self.path("secret", SECRET)
         job = self.job(3, WEFT_SECRET_FILE=path, WEFT_LOG="trace")

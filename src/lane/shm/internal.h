@@ -223,6 +223,7 @@ struct weft_shm_port {
     struct weft_shm_inbox inbox;
     struct weft_engine *engine;         /* lent */
     const struct weft_params *params;   /* lent */
+    struct weft_lane_lack *lack;        /* lent; NULL: nobody asks */
     const struct weft_wire_self *self;  /* lent */
     uint32_t *local_ranks;              /* owned */
     struct weft_net_acceptor *acceptor; /* owned */

@@ -84,6 +84,10 @@ void weft_shm_lose(struct weft_shm_lane *lane, weft_status_t status, const char 
     va_start(args, fmt);
     vsnprintf(lane->text, sizeof(lane->text), fmt, args);
     va_end(args);
+    if (!lane->is_known && (status == WEFT_ERR_MEMORY || status == WEFT_ERR_SYSTEM)) {
+        weft_lane_lacks(weft_shm_port_of(lane)->lack, status,
+                        lane->text); /* before the peer knows */
+    }
     stop_dialling(lane);
     lane->state = WEFT_SHM_LOST;
     lane->base.is_up = false;
@@ -374,7 +378,11 @@ static struct weft_shm_lane *lane_for(struct weft_shm_port *port, uint32_t rank,
     lane = port->lanes[index];
     if (lane == NULL) {
         *why_p = "no memory for a lane";
-        return lane_new(port, index, &lane) == WEFT_OK ? lane : NULL;
+        if (lane_new(port, index, &lane) != WEFT_OK) {
+            weft_lane_lacks(port->lack, WEFT_ERR_MEMORY, *why_p);
+            return NULL;
+        }
+        return lane;
     }
     *why_p = "there is a lane to you already, or we are calling you";
     if (lane->state != WEFT_SHM_DIALLING || rank > port->self->rank) {
@@ -428,10 +436,17 @@ static void try_again(struct weft_shm_lane *lane, weft_status_t status, const ch
                           weft_clock_after_ms(wait_ms));
 }
 
+/* Time for the next try; or the peer, which the kernel has let us connect to, takes no calls. */
 static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 {
+    struct weft_shm_lane *lane = WEFT_CONTAINER_OF(timer, struct weft_shm_lane, timer);
     (void)now_ns;
-    dial(WEFT_CONTAINER_OF(timer, struct weft_shm_lane, timer));
+    if (lane->conn != NULL) {
+        lane->tries = TRIES;
+        try_again(lane, WEFT_ERR_NETWORK, "did not answer in time");
+    } else {
+        dial(lane);
+    }
 }
 
 static void dial_opened(struct weft_net_conn *conn)
@@ -442,6 +457,7 @@ static void dial_opened(struct weft_net_conn *conn)
     int fd = weft_net_conn_detach(conn, send_key, recv_key);
     if (fd >= 0) {
         lane->conn = NULL;
+        weft_engine_timer_cancel(weft_shm_port_of(lane)->engine, &lane->timer);
         attach(lane, fd, pid);
     }
 }
@@ -476,6 +492,10 @@ static void dial(struct weft_shm_lane *lane)
     }
     if (status != WEFT_OK) {
         try_again(lane, status, weft_error_text());
+    } else {
+        weft_engine_timer_set(
+            port->engine, &lane->timer,
+            weft_clock_after_ms((uint64_t)port->params->number[WEFT_PARAM_START_TIMEOUT]));
     }
 }
 

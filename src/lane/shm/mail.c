@@ -62,6 +62,18 @@ static bool take_fds(struct weft_shm_lane *lane, struct msghdr *message)
     return is_fine;
 }
 
+/* Without any the kernel had no number for it; else there were too many. */
+static void lose_for_fds(struct weft_shm_lane *lane)
+{
+    if (lane->in_fd >= 0) {
+        weft_shm_lose(lane, WEFT_ERR_PROTOCOL, "sent more descriptors than mail");
+        return;
+    }
+    errno = EMFILE;
+    weft_fail_errno("no room for a descriptor that it sent");
+    weft_shm_lose(lane, WEFT_ERR_SYSTEM, "%s", weft_error_text());
+}
+
 /* Part of a mail, mostly all of it; false: nothing more now. */
 static bool receive(struct weft_shm_lane *lane)
 {
@@ -88,9 +100,7 @@ static bool receive(struct weft_shm_lane *lane)
     }
     lane->in_len += (unsigned)got;
     if (!take_fds(lane, &message)) {
-        weft_shm_lose(lane, WEFT_ERR_PROTOCOL,
-                      "sent more descriptors than mail, or we have no room "
-                      "for them (see `ulimit -n`)");
+        lose_for_fds(lane);
         return false;
     }
     return true;

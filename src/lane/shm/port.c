@@ -218,6 +218,13 @@ static weft_status_t open_inbox(struct weft_shm_port *port)
     return WEFT_OK;
 }
 
+/* Callers wait at the door, and give up in the end. */
+static void note_trouble(void *owner, const char *error)
+{
+    struct weft_shm_port *port = owner;
+    weft_lane_lacks(port->lack, WEFT_ERR_SYSTEM, error);
+}
+
 static weft_status_t open_door(struct weft_shm_port *port)
 {
     char name[WEFT_WIRE_NAME_LEN];
@@ -234,9 +241,13 @@ static weft_status_t open_door(struct weft_shm_port *port)
     if (status != WEFT_OK) {
         return status;
     }
-    return weft_net_acceptor_open(port->engine, fd, port->self,
-                                  (uint64_t)port->params->number[WEFT_PARAM_HANDSHAKE_TIMEOUT],
-                                  &weft_shm_caller_ops, port, &port->acceptor);
+    status = weft_net_acceptor_open(port->engine, fd, port->self,
+                                    (uint64_t)port->params->number[WEFT_PARAM_HANDSHAKE_TIMEOUT],
+                                    &weft_shm_caller_ops, port, &port->acceptor);
+    if (status == WEFT_OK) {
+        weft_net_acceptor_tell_trouble(port->acceptor, note_trouble);
+    }
+    return status;
 }
 
 static weft_status_t copy_ranks(struct weft_shm_port *port, const struct weft_lane_port_spec *spec)
@@ -296,6 +307,7 @@ static weft_status_t port_open(const struct weft_lane_port_spec *spec,
     memset(port, 0, sizeof(*port));
     port->engine = spec->engine;
     port->params = spec->params;
+    port->lack = spec->lack;
     port->self = spec->self;
     pthread_mutex_init(&port->share_lock, NULL);
     weft_list_open(&port->news);

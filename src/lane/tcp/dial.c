@@ -24,22 +24,6 @@ static void lane_ready(struct weft_engine_source *source, uint32_t events);
 
 /* ---- sockets ---- */
 
-/* Both ends on one host: what bounds the rate is memory, and a modelled path only slows it down. */
-static bool is_loopback(int fd)
-{
-    struct sockaddr_storage here, there;
-    struct weft_wire_addr near, far;
-    socklen_t here_len = sizeof(here), there_len = sizeof(there);
-    if (getsockname(fd, (struct sockaddr *)&here, &here_len) != 0 ||
-        getpeername(fd, (struct sockaddr *)&there, &there_len) != 0) {
-        return false;
-    }
-    weft_net_addr_to_wire(&here, &near);
-    weft_net_addr_to_wire(&there, &far);
-    return (far.family == 4 && far.bytes[0] == 127) ||
-           memcmp(near.bytes, far.bytes, sizeof(far.bytes)) == 0;
-}
-
 static bool set_one(int fd, const char *name)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
@@ -49,7 +33,7 @@ static void set_congestion(struct weft_lane_tcp_port *port, int fd)
 {
     const char *name = port->spec.params->text[WEFT_PARAM_TCP_CC];
     if (strcmp(name, "auto") == 0) {
-        if (is_loopback(fd) && !set_one(fd, "cubic")) {
+        if (weft_net_is_one_host(fd) && !set_one(fd, "cubic")) {
             set_one(fd, "reno");
         }
     } else if (name[0] != '\0' && !set_one(fd, name) && !port->has_warned) {
@@ -66,7 +50,9 @@ static void set_options(struct weft_lane_tcp *lane, int fd)
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     set_congestion(port, fd);
-    if (zerocopy_min > 0 && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) == 0) {
+    /* What is sealed is a copy already, and the buffer it lies in is used again. */
+    if (zerocopy_min > 0 && lane->seal == NULL &&
+        setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) == 0) {
         lane->zerocopy_min = (size_t)zerocopy_min;
     }
 }
@@ -130,7 +116,9 @@ static struct weft_lane_tcp *lane_new(struct weft_lane_tcp_port *port, uint32_t 
     lane->state = state;
     lane->source.ready = lane_ready;
     lane->source.fd = -1;
-    lane->is_checked = port->spec.params->number[WEFT_PARAM_CHECKSUM] != 0;
+    lane->security = (enum weft_wire_security)port->spec.params->number[WEFT_PARAM_SECURITY];
+    lane->is_checked = port->spec.params->number[WEFT_PARAM_CHECKSUM] != 0 &&
+                       lane->security == WEFT_SECURITY_AUTH; /* a tag finds more */
     lane->zerocopy_min = SIZE_MAX;
     lane->pause_ms = PAUSE_MIN_MS;
     lane->answer_ms = ANSWER_MS;
@@ -149,14 +137,15 @@ static void disconnect(struct weft_lane_tcp *lane)
     weft_net_conn_close(lane->conn);
     lane->conn = NULL;
     if (fd >= 0) {
-        if (lane->zero_done != lane->zero_sent) {
-            /* The kernel would go on reading memory that is the user's again. */
+        if (lane->zero_done != lane->zero_sent || lane->lane.is_given_up) {
+            /* The kernel would go on reading memory that is the user's again, or trying. */
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
         }
         weft_engine_remove(engine, &lane->source);
         weft_fd_close(fd);
     }
     weft_lane_tcp_drop_posts(lane);
+    weft_lane_tcp_seal_close(lane);
 }
 
 void weft_lane_tcp_lose(struct weft_lane_tcp *lane, weft_status_t status, const char *text)
@@ -197,32 +186,52 @@ static void lane_ready(struct weft_engine_source *source, uint32_t events)
     weft_lane_tcp_make_ready(WEFT_CONTAINER_OF(source, struct weft_lane_tcp, source), events);
 }
 
-/* Takes the descriptor out of a connection that is open. The keys go: frames are not sealed, so
- * nobody needs them. */
+/* Takes the descriptor out of a connection that is open. The keys go where frames are not sealed: nobody needs
+ * them. */
 static bool take_over(struct weft_lane_tcp *lane, struct weft_net_conn *conn)
 {
     struct weft_engine *engine = weft_lane_tcp_port_of(lane->lane.port)->spec.engine;
     uint8_t keys[2][WEFT_WIRE_KEY_LEN];
+    bool is_aes = conn->is_aes;
+    weft_status_t status = WEFT_OK;
     int fd;
     if (lane->state == WEFT_LANE_TCP_GREETING) { /* the dialler knows whom it dialled */
         snprintf(lane->lane.peer_text, sizeof(lane->lane.peer_text), "%s", conn->peer_text);
     }
     fd = weft_net_conn_detach(conn, keys[0], keys[1]);
+    if (fd >= 0 && lane->security != WEFT_SECURITY_AUTH) {
+        status = weft_lane_tcp_seal_open(lane, keys[0], keys[1], is_aes);
+    }
     weft_secret_wipe(keys, sizeof(keys));
     if (fd < 0) {
         return false;
     }
     lane->conn = NULL;
     set_options(lane, fd);
-    if (weft_engine_add(engine, &lane->source, fd, EPOLLIN) != WEFT_OK) {
+    if (status == WEFT_OK) {
+        status = weft_engine_add(engine, &lane->source, fd, EPOLLIN);
+    }
+    if (status != WEFT_OK) {
         weft_fd_close(fd);
-        weft_lane_tcp_lose(lane, WEFT_ERR_SYSTEM, weft_error_text());
+        weft_lane_tcp_lose(lane, status, weft_error_text());
         return false;
     }
     return true;
 }
 
 /* ---- accepting ---- */
+
+/* Comparing settings at the start finds it sooner, where there is a start. */
+static void refuse_security(const struct weft_lane_tcp_port *port, struct weft_net_conn *conn)
+{
+    static const char *const names[] = {"auth", "integrity", "encrypt"};
+    char reason[160];
+    snprintf(reason, sizeof(reason),
+             "rank %u has WEFT_SECURITY=%s, rank %u has %s: give all ranks the same",
+             conn->peer_rank, names[weft_net_conn_hello(conn)->security], port->spec.self->rank,
+             names[port->spec.params->number[WEFT_PARAM_SECURITY]]);
+    weft_net_conn_refuse(conn, WEFT_ERR_MISMATCH, reason);
+}
 
 static void server_hello(struct weft_net_conn *conn)
 {
@@ -236,13 +245,21 @@ static void server_hello(struct weft_net_conn *conn)
         weft_net_conn_refuse(conn, WEFT_ERR_INVALID, "no other rank of this job has that number");
         return;
     }
+    if (weft_net_conn_hello(conn)->security != port->spec.params->number[WEFT_PARAM_SECURITY]) {
+        refuse_security(port, conn);
+        return;
+    }
     lane = lane_new(port, conn->peer_rank, WEFT_LANE_TCP_GREETING);
     if (lane == NULL) {
+        weft_lane_lacks(port->spec.lack, WEFT_ERR_MEMORY, "no memory for a lane");
         weft_net_conn_refuse(conn, WEFT_ERR_MEMORY, "no memory for a lane");
         return;
     }
     weft_net_conn_accept(conn);
     if (!take_over(lane, conn)) {
+        weft_lane_lacks(port->spec.lack,
+                        lane->lost_status != WEFT_OK ? lane->lost_status : WEFT_ERR_SYSTEM,
+                        weft_error_text());
         weft_lane_tcp_close(&lane->lane); /* nobody knows it yet */
     }
 }
@@ -323,6 +340,7 @@ static weft_status_t dial(struct weft_lane_tcp *lane)
     dial.self = port->spec.self;
     dial.purpose = WEFT_WIRE_LANE;
     dial.lane = lane->lane.slot;
+    dial.security = (uint8_t)lane->security;
     dial.ops = &client_ops;
     dial.owner = lane;
     status = weft_net_conn_open(port->spec.engine, &dial, &lane->conn);

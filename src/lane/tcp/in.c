@@ -46,6 +46,9 @@ static bool note_received(struct weft_lane_tcp *lane, ssize_t got, size_t room)
 {
     if (got > 0) {
         lane->has_more = (size_t)got == room; /* the socket has more, it seems */
+        if (lane->seal != NULL) {
+            lane->has_more |= weft_lane_tcp_seal_has_more(lane);
+        }
         return true;
     }
     if (got == 0) {
@@ -65,6 +68,30 @@ static void note_placed(struct weft_lane_tcp *lane, size_t len)
     lane->left -= len;
 }
 
+static ssize_t read_message(struct weft_lane_tcp *lane, struct msghdr *message)
+{
+    ssize_t got;
+    if (lane->seal != NULL) {
+        return weft_lane_tcp_seal_receive(lane, message->msg_iov, (unsigned)message->msg_iovlen);
+    }
+    do {
+        got = recvmsg(lane->source.fd, message, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static ssize_t read_bytes(struct weft_lane_tcp *lane, void *into, size_t room)
+{
+    ssize_t got;
+    if (lane->seal != NULL) {
+        return weft_lane_tcp_seal_receive(lane, &(struct iovec){into, room}, 1);
+    }
+    do {
+        got = recv(lane->source.fd, into, room, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    return got;
+}
+
 /* Nothing lies in the buffer: the payload has taken it all. */
 static bool receive_placed(struct weft_lane_tcp *lane)
 {
@@ -73,10 +100,7 @@ static bool receive_placed(struct weft_lane_tcp *lane)
     struct iovec iov[2] = {{lane->into, direct}, {lane->in, sizeof(lane->in)}};
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = is_rest ? 2 : 1};
     size_t room = direct + (is_rest ? sizeof(lane->in) : 0);
-    ssize_t got;
-    do {
-        got = recvmsg(lane->source.fd, &message, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
+    ssize_t got = read_message(lane, &message);
     if (!note_received(lane, got, room)) {
         return false;
     }
@@ -99,9 +123,7 @@ static bool receive_buffered(struct weft_lane_tcp *lane)
         lane->in_start = 0;
     }
     room = sizeof(lane->in) - lane->in_end;
-    do {
-        got = recv(lane->source.fd, lane->in + lane->in_end, room, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
+    got = read_bytes(lane, lane->in + lane->in_end, room);
     if (!note_received(lane, got, room)) {
         return false;
     }

@@ -25,18 +25,12 @@
 #define IOVECS 16
 #define SMALL_LEN 512 /* copied behind the header: one plain send is cheaper than a gathering one */
 
-static struct weft_lane_tcp_post *post_at(struct weft_lane_tcp *lane, uint32_t index)
-{
-    return &lane->posts[index % WEFT_LANE_TCP_POSTS];
-}
-
 static size_t total_len(const struct weft_lane_tcp_post *post)
 {
     return sizeof(post->header) + post->slice.len;
 }
 
-/* What send returned: bytes taken. */
-static size_t note_sent(struct weft_lane_tcp *lane, ssize_t sent)
+size_t weft_lane_tcp_note_sent(struct weft_lane_tcp *lane, ssize_t sent)
 {
     if (sent >= 0) {
         return (size_t)sent;
@@ -80,7 +74,7 @@ static size_t write_iovecs(struct weft_lane_tcp *lane, struct iovec *iov, unsign
     if (sent < 0 && flags != 0) {
         return 0; /* the caller tries without */
     }
-    return note_sent(lane, sent);
+    return weft_lane_tcp_note_sent(lane, sent);
 }
 
 /* One post by itself, not yet in the ring. */
@@ -99,15 +93,14 @@ static size_t write_one(struct weft_lane_tcp *lane, struct weft_lane_tcp_post *p
     do {
         sent = send(lane->source.fd, small, total_len(post), MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
-    return note_sent(lane, sent);
+    return weft_lane_tcp_note_sent(lane, sent);
 }
 
-/* Moves `sent` bytes from what waits to what is written. */
-static void advance(struct weft_lane_tcp *lane, size_t sent)
+void weft_lane_tcp_advance(struct weft_lane_tcp *lane, size_t sent)
 {
     lane->queued -= sent;
     while (sent > 0) {
-        struct weft_lane_tcp_post *post = post_at(lane, lane->next);
+        struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, lane->next);
         size_t part = total_len(post) - post->written;
         part = part < sent ? part : sent;
         post->written += part;
@@ -133,7 +126,7 @@ static bool write_zerocopy(struct weft_lane_tcp *lane, struct weft_lane_tcp_post
     post->zero_count++;
     post->zero_left++;
     lane->zero_sent++;
-    advance(lane, sent);
+    weft_lane_tcp_advance(lane, sent);
     return true;
 }
 
@@ -144,7 +137,7 @@ static void write_gathered(struct weft_lane_tcp *lane)
     unsigned count = 0;
     size_t room = WEFT_LANE_TCP_IO_MAX;
     for (uint32_t i = lane->next; i != lane->tail && count + 2 <= IOVECS && room > 0; i++) {
-        struct weft_lane_tcp_post *post = post_at(lane, i);
+        struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, i);
         unsigned more;
         if (post->is_zerocopy && i != lane->next) {
             break;
@@ -154,16 +147,20 @@ static void write_gathered(struct weft_lane_tcp *lane)
             room -= iov[count].iov_len < room ? iov[count].iov_len : room;
         }
     }
-    advance(lane, write_iovecs(lane, iov, count, 0));
+    weft_lane_tcp_advance(lane, write_iovecs(lane, iov, count, 0));
 }
 
 void weft_lane_tcp_flush(struct weft_lane_tcp *lane)
 {
-    struct weft_lane_tcp_post *post = post_at(lane, lane->next);
-    if (lane->next == lane->tail || lane->out_error != 0) {
+    struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, lane->next);
+    if (weft_lane_tcp_queued(&lane->lane) == 0 || lane->out_error != 0) {
         /* Only now: a stream that fills the socket again and again need not ask each time. */
         weft_engine_want(weft_lane_tcp_port_of(lane->lane.port)->spec.engine, &lane->source,
                          EPOLLIN);
+        return;
+    }
+    if (lane->seal != NULL) {
+        weft_lane_tcp_seal_flush(lane);
         return;
     }
     if (!post->is_zerocopy || !write_zerocopy(lane, post)) {
@@ -199,7 +196,7 @@ static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
                                           const struct weft_wire_data *frame,
                                           const struct weft_slice *slice, void *cookie)
 {
-    struct weft_lane_tcp_post *post = post_at(lane, lane->tail);
+    struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, lane->tail);
     post->cookie = cookie;
     post->owned = NULL;
     post->written = 0;
@@ -209,9 +206,32 @@ static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
     return post;
 }
 
+/* Like send_or_keep: what is sealed is out of the ring. */
+static enum weft_post seal_or_keep(struct weft_lane_tcp *lane,
+                                   const struct weft_lane_tcp_post *post)
+{
+    bool is_first = lane->next == lane->tail;
+    lane->queued += total_len(post);
+    lane->tail++;
+    if (!is_first || !weft_lane_tcp_seal_flush(lane)) {
+        if (lane->state == WEFT_LANE_TCP_LOST) {
+            return WEFT_POST_LENT;
+        }
+        want_out(lane);
+    }
+    if (!is_first || lane->next != lane->tail) {
+        return WEFT_POST_LENT;
+    }
+    lane->next = --lane->tail;
+    return WEFT_POST_SENT;
+}
+
 static enum weft_post send_or_keep(struct weft_lane_tcp *lane, struct weft_lane_tcp_post *post)
 {
     size_t sent = 0;
+    if (lane->seal != NULL) {
+        return seal_or_keep(lane, post);
+    }
     if (lane->next == lane->tail && !post->is_zerocopy) {
         sent = write_one(lane, post);
         if (sent == total_len(post)) {
@@ -220,7 +240,7 @@ static enum weft_post send_or_keep(struct weft_lane_tcp *lane, struct weft_lane_
     }
     lane->queued += total_len(post);
     lane->tail++;
-    advance(lane, sent);
+    weft_lane_tcp_advance(lane, sent);
     if (post->is_zerocopy && lane->next + 1 == lane->tail) {
         weft_lane_tcp_flush(lane);
     }
@@ -258,7 +278,7 @@ static void note_zero_done(struct weft_lane_tcp *lane, uint32_t first, uint32_t 
 {
     lane->zero_done += last - first + 1;
     for (uint32_t i = lane->head; i != lane->tail; i++) {
-        struct weft_lane_tcp_post *post = post_at(lane, i);
+        struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, i);
         /* relative to the post's own first call: numbers wrap */
         int64_t from = (int32_t)(first - post->zero_first);
         int64_t to = (int32_t)(last - post->zero_first);
@@ -305,8 +325,8 @@ void weft_lane_tcp_reap(struct weft_lane_tcp *lane)
 
 bool weft_lane_tcp_tell_sent(struct weft_lane_tcp *lane, struct weft_lane_tcp_tell *tell)
 {
-    while (lane->head != lane->next && post_at(lane, lane->head)->zero_left == 0) {
-        struct weft_lane_tcp_post *post = post_at(lane, lane->head);
+    while (lane->head != lane->next && weft_lane_tcp_post_at(lane, lane->head)->zero_left == 0) {
+        struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, lane->head);
         if (!post->is_silent) {
             if (!weft_lane_tcp_can_tell(tell)) {
                 return true;
@@ -329,7 +349,7 @@ bool weft_lane_tcp_tell_sent(struct weft_lane_tcp *lane, struct weft_lane_tcp_te
 void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane)
 {
     for (; lane->head != lane->tail; lane->head++) {
-        free(post_at(lane, lane->head)->owned);
+        free(weft_lane_tcp_post_at(lane, lane->head)->owned);
     }
     lane->next = lane->tail;
     lane->queued = 0;
@@ -340,7 +360,7 @@ void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane)
 void weft_lane_tcp_relocate(struct weft_lane *base, void *memory)
 {
     struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
-    struct weft_lane_tcp_post *post = post_at(lane, lane->tail - 1);
+    struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, lane->tail - 1);
     if (post->zero_count == 0) { /* else the kernel reads where it was */
         post->slice.data = memory;
     }
@@ -374,7 +394,7 @@ unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool i
     struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
     unsigned count = 0;
     for (uint32_t i = lane->head; i != lane->tail; i++) {
-        struct weft_lane_tcp_post *post = post_at(lane, i);
+        struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, i);
         if (post->cookie != cookie) {
             continue;
         }
@@ -404,7 +424,7 @@ bool weft_lane_tcp_replace(struct weft_lane *base, const void *cookie,
     struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
     assert(frame->len <= sizeof(nothing));
     for (uint32_t i = lane->next; i != lane->tail; i++) {
-        struct weft_lane_tcp_post *post = post_at(lane, i);
+        struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, i);
         if (post->cookie == cookie && post->written == 0) {
             lane->queued -= post->slice.len;
             lane->queued += slice.len;
@@ -417,7 +437,8 @@ bool weft_lane_tcp_replace(struct weft_lane *base, const void *cookie,
     return false;
 }
 
-size_t weft_lane_tcp_queued(const struct weft_lane *lane)
+size_t weft_lane_tcp_queued(const struct weft_lane *base)
 {
-    return weft_lane_tcp_of(lane)->queued;
+    const struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    return lane->queued + (lane->seal != NULL ? weft_lane_tcp_seal_queued(lane) : 0);
 }

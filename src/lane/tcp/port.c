@@ -163,6 +163,13 @@ static void port_close(struct weft_lane_port *base)
     free(port);
 }
 
+/* Callers wait at the door, and give up in the end. */
+static void note_trouble(void *owner, const char *error)
+{
+    struct weft_lane_tcp_port *port = owner;
+    weft_lane_lacks(port->spec.lack, WEFT_ERR_SYSTEM, error);
+}
+
 static weft_status_t start_listening(struct weft_lane_tcp_port *port)
 {
     const struct weft_params *params = port->spec.params;
@@ -181,6 +188,9 @@ static weft_status_t start_listening(struct weft_lane_tcp_port *port)
     status = weft_net_acceptor_open(port->spec.engine, fd, port->spec.self,
                                     (uint64_t)params->number[WEFT_PARAM_HANDSHAKE_TIMEOUT],
                                     &weft_lane_tcp_server_ops, port, &port->acceptor);
+    if (status == WEFT_OK) {
+        weft_net_acceptor_tell_trouble(port->acceptor, note_trouble);
+    }
     if (status == WEFT_OK && port->spec.nic[0] != '\0') {
         weft_net_acceptor_keep_to(port->acceptor, port->spec.nic, port->spec.prefix_len);
     }

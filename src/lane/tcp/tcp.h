@@ -37,7 +37,7 @@ struct weft_lane_tcp_post {
     struct weft_slice slice; /* lent, unless it is `owned` */
     void *cookie;
     void *owned;    /* a copy of ours: who lent it wanted it back; else NULL */
-    size_t written; /* of header and slice together */
+    size_t written; /* of header and slice together; on a sealed lane: sealed */
     bool is_silent; /* nobody above waits for its SENT */
     bool is_zerocopy;
     /* system calls with MSG_ZEROCOPY that carried a part of it: their first number, how many they
@@ -59,6 +59,8 @@ enum weft_lane_tcp_reading {
     WEFT_LANE_TCP_SINKING, /* its payload goes nowhere */
 };
 
+struct weft_lane_tcp_seal;
+
 struct weft_lane_tcp {
     struct weft_lane lane;
     struct weft_engine_source source; /* fd -1: not connected */
@@ -73,6 +75,8 @@ struct weft_lane_tcp {
     bool is_starved; /* a post was refused: WRITABLE is owed */
     weft_status_t lost_status;
     char lost_text[160];
+    enum weft_wire_security security;
+    struct weft_lane_tcp_seal *seal; /* owned; NULL: the stream is sent as it is (seal.c) */
 
     /* opening, by the side that dials (dial.c) */
     struct weft_net_conn *conn; /* owned, while the handshake runs */
@@ -129,6 +133,12 @@ static inline struct weft_lane_tcp *weft_lane_tcp_of(const struct weft_lane *lan
     return WEFT_CONTAINER_OF(lane, struct weft_lane_tcp, lane);
 }
 
+static inline struct weft_lane_tcp_post *weft_lane_tcp_post_at(struct weft_lane_tcp *lane,
+                                                               uint32_t index)
+{
+    return &lane->posts[index % WEFT_LANE_TCP_POSTS];
+}
+
 static inline struct weft_lane_tcp_port *weft_lane_tcp_port_of(const struct weft_lane_port *port)
 {
     return (struct weft_lane_tcp_port *)(void *)port;
@@ -169,6 +179,24 @@ bool weft_lane_tcp_replace(struct weft_lane *base, const void *cookie,
 unsigned weft_lane_tcp_forget(struct weft_lane *base, const void *cookie, bool is_there);
 /* What is left in the ring goes. */
 void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane);
-size_t weft_lane_tcp_queued(const struct weft_lane *lane);
+size_t weft_lane_tcp_queued(const struct weft_lane *base);
+/* Moves `sent` bytes from what waits to what is written, or sealed. */
+void weft_lane_tcp_advance(struct weft_lane_tcp *lane, size_t sent);
+/* What a send returned: bytes taken. */
+size_t weft_lane_tcp_note_sent(struct weft_lane_tcp *lane, ssize_t sent);
+
+/* seal.c, all but the first with lane->seal only */
+/* Keys as the handshake gave them; the lane's level says how. ERR_MEMORY. */
+weft_status_t weft_lane_tcp_seal_open(struct weft_lane_tcp *lane, const uint8_t *send_key,
+                                      const uint8_t *recv_key, bool is_aes);
+void weft_lane_tcp_seal_close(struct weft_lane_tcp *lane); /* no seal is fine */
+/* Seals and writes until the socket takes no more; true: nothing is left. */
+bool weft_lane_tcp_seal_flush(struct weft_lane_tcp *lane);
+/* Bytes that are sealed and not written. */
+size_t weft_lane_tcp_seal_queued(const struct weft_lane_tcp *lane);
+/* As recvmsg, of bytes that are proved; reads at most once. A record that is wrong ends the lane. */
+ssize_t weft_lane_tcp_seal_receive(struct weft_lane_tcp *lane, struct iovec *iov, unsigned count);
+/* Would the next receive give bytes that epoll does not know of? */
+bool weft_lane_tcp_seal_has_more(const struct weft_lane_tcp *lane);
 
 #endif

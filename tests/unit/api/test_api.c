@@ -78,6 +78,12 @@ static void null_pointers_for_ids_and_outputs_are_invalid_and_named(void **state
     assert_invalid(weft_comm_create(&id, 0, 1, &config, NULL), "comm_p");
     assert_invalid(weft_comm_create_scalable(NULL, 1, 0, 1, &config, &comm), "id");
     assert_invalid(weft_comm_create_scalable(&id, 1, 0, 1, &config, NULL), "comm_p");
+    /* each by its own name */
+    assert_invalid(weft_comm_create_scalable(NULL, 1, 0, 1, &config, &comm),
+                   "weft_comm_create_scalable:");
+    assert_invalid(weft_comm_create(&id, 1, 1, &config, &comm), "weft_comm_create:");
+    assert_invalid(weft_comm_create_scalable(&id, 1, 1, 1, &config, &comm),
+                   "weft_comm_create_scalable: rank 1");
     assert_invalid(weft_init(&config, NULL), "comm_p");
     weft_id_destroy(NULL);
     weft_id_destroy(&id);
@@ -240,7 +246,8 @@ static void bad_arguments_of_operations_are_invalid_and_leave_it_working(void **
     assert_invalid(weft_comm_ranks(comm, NULL), "ranks_p");
     assert_invalid(weft_comm_local(comm, NULL, (int *)(void *)data), "local_rank_p");
     assert_invalid(weft_comm_local(comm, (int *)(void *)data, NULL), "local_ranks_p");
-    assert_invalid(weft_comm_split(comm, 0, 0, NULL), "comm_p");
+    assert_invalid(weft_comm_split(comm, 0, 0, NULL), "weft_comm_split: comm_p");
+    assert_invalid(weft_comm_duplicate(comm, NULL), "weft_comm_duplicate: comm_p");
     assert_invalid(weft_control_allgather(comm, NULL, 1, data), "NULL");
     assert_invalid(weft_control_allgather(comm, data, 1, NULL), "NULL");
     assert_invalid(weft_control_allgather(comm, data, WEFT_CONTROL_MAX + 1, data), "65537");

@@ -233,6 +233,45 @@ static void an_operation_that_runs_is_busy(void **state)
     run_ways(EVERY_WAY, 3, run_busy);
 }
 
+/* It runs while its communicator ends, and nobody waits for it. */
+static int run_ended(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    weft_call_t call = WEFT_CALL_INIT;
+    weft_comm_t closed = NULL, failed = NULL;
+    weft_op_t cut = NULL, late = NULL, idle = NULL;
+    EXPECT_OK(weft_comm_duplicate(comm, &closed));
+    EXPECT_OK(weft_comm_duplicate(comm, &failed));
+    EXPECT_OK(weft_barrier(closed, NULL));
+    EXPECT_OK(weft_barrier(failed, NULL));
+    EXPECT_OK(weft_op_create(closed, &call, &idle));
+    EXPECT_OK(weft_op_create(closed, &call, &cut));
+    EXPECT_OK(weft_op_create(failed, &call, &late));
+    EXPECT_OK(weft_control_barrier(comm)); /* or the abort would meet the barriers */
+    if (rank == 0) {
+        EXPECT_OK(weft_op_start(cut));
+        EXPECT_OK(weft_op_start(late));
+        EXPECT(weft_op_destroy(late) == WEFT_ERR_BUSY);
+        EXPECT_OK(weft_abort(failed, "enough"));
+    }
+    EXPECT_OK(weft_op_destroy(late));
+    EXPECT_OK(weft_control_barrier(comm));
+    EXPECT_OK(weft_comm_close(failed));
+    EXPECT_OK(weft_comm_close(closed));
+    EXPECT(weft_op_start(cut) == WEFT_ERR_INVALID);
+    EXPECT(strstr(weft_error_text(), "closed") != NULL);
+    EXPECT(weft_op_wait(cut, 0) == WEFT_ERR_INVALID);
+    EXPECT(strstr(weft_error_text(), "weft_op_wait: ") != NULL);
+    EXPECT_OK(weft_op_destroy(cut));
+    EXPECT_OK(weft_op_destroy(idle));
+    return 0;
+}
+
+static void an_operation_ends_with_its_communicator(void **state)
+{
+    (void)state;
+    run_ways(EVERY_WAY, 3, run_ended);
+}
+
 static int run_refused(weft_comm_t comm, int rank, struct harness_shared *shared)
 {
     weft_call_t call = WEFT_CALL_INIT;
@@ -278,6 +317,7 @@ int main(void)
         cmocka_unit_test(several_operations_and_calls_may_be_in_flight),
         cmocka_unit_test(a_start_is_the_same_as_a_call),
         cmocka_unit_test(an_operation_that_runs_is_busy),
+        cmocka_unit_test(an_operation_ends_with_its_communicator),
         cmocka_unit_test(operations_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,13 +27,22 @@ struct setting {
 };
 
 static const struct setting settings[] = {
-    {"WEFT_SHM_POOL", "1M", SHM_PROCESSES, 5}, {"WEFT_CMA", "on", SHM_PROCESSES, 4},
-    {"WEFT_CMA", "off", SHM_PROCESSES, 4},     {"WEFT_EAGER", "0", PROCESSES, 3},
-    {"WEFT_EAGER", "128K", TCP_PROCESSES, 4},  {"WEFT_CHUNK", "16K", TCP_PROCESSES, 3},
-    {"WEFT_WINDOW", "1", TCP_PROCESSES, 3},    {"WEFT_CHECKSUM", "on", TCP_PROCESSES, 5},
-    {"WEFT_SPIN", "0", PROCESSES, 4},          {"WEFT_SPIN", "1000", PROCESSES, 2},
-    {"WEFT_ACC", "f32", PROCESSES, 5},         {"WEFT_DETERMINISTIC", "1", PROCESSES, 6},
-    {"WEFT_TREE_DEGREE", "2", PROCESSES, 7},   {"WEFT_HEARTBEAT", "20ms", PROCESSES, 3},
+    {"WEFT_SHM_POOL", "1M", SHM_PROCESSES, 5},
+    {"WEFT_CMA", "on", SHM_PROCESSES, 4},
+    {"WEFT_CMA", "off", SHM_PROCESSES, 4},
+    {"WEFT_EAGER", "0", PROCESSES, 3},
+    {"WEFT_EAGER", "128K", TCP_PROCESSES, 4},
+    {"WEFT_CHUNK", "16K", TCP_PROCESSES, 3},
+    {"WEFT_WINDOW", "1", TCP_PROCESSES, 3},
+    {"WEFT_CHECKSUM", "on", TCP_PROCESSES, 5},
+    {"WEFT_SECURITY", "integrity", TCP_PROCESSES, 3},
+    {"WEFT_SECURITY", "encrypt", TCP_PROCESSES, 4},
+    {"WEFT_SPIN", "0", PROCESSES, 4},
+    {"WEFT_SPIN", "1000", PROCESSES, 2},
+    {"WEFT_ACC", "f32", PROCESSES, 5},
+    {"WEFT_DETERMINISTIC", "1", PROCESSES, 6},
+    {"WEFT_TREE_DEGREE", "2", PROCESSES, 7},
+    {"WEFT_HEARTBEAT", "20ms", PROCESSES, 3},
 };
 
 static int forget_settings(void **state)
@@ -154,29 +163,33 @@ static void algorithms_per_operation_are_right(void **state)
     run_ways(PROCESSES, 4, run_some);
 }
 
-/* At the start, or by the first call that it is about. */
-static int run_nonsense(int rank, struct harness_shared *shared, void *arg)
+/* Refused at the start, with the place. */
+static void check_refused(const char *name, const char *value, const char *words)
 {
-    weft_comm_t comm = NULL;
-    float in[8] = {0}, out[8];
-    weft_status_t status = job_join(rank, shared, NULL, &comm);
-    (void)arg;
-    if (status == WEFT_OK) {
-        status = weft_allreduce(comm, in, out, 8, WEFT_F32, WEFT_SUM, NULL);
+    weft_id_t id;
+    setenv(name, value, 1);
+    assert_int_equal(weft_id_create(NULL, &id), WEFT_ERR_INVALID);
+    if (strstr(weft_error_text(), name) == NULL || strstr(weft_error_text(), words) == NULL) {
+        fail_msg("%s=%s: %s", name, value, weft_error_text());
     }
-    EXPECT(status == WEFT_ERR_INVALID || status == WEFT_ERR_UNSUPPORTED);
-    EXPECT(strstr(weft_error_text(), "zigzag") != NULL);
-    weft_comm_close(comm);
-    return 0;
+    unsetenv(name);
+}
+
+static void settings_that_mean_nothing_are_refused(void **state)
+{
+    (void)state;
+    check_refused("WEFT_ALGO", ",", "comma");
+    check_refused("WEFT_ALGO", "ring,ring", "second algorithm");
+    check_refused("WEFT_COSTS", "copy=9G duplex=7", "duplex=7");
+    check_refused("WEFT_COSTS", "copy=9G fast", "at \"fast\"");
+    check_refused("WEFT_COSTS", "copy=fast", "at \"copy=fast\"");
 }
 
 static void a_name_that_is_none_is_refused(void **state)
 {
     (void)state;
-    setenv("WEFT_ALGO", "zigzag", 1);
-    run_bodies(PROCESSES, 2, run_nonsense);
-    setenv("WEFT_ALGO", "broadcast:chain,allreduce:zigzag", 1);
-    run_bodies(PROCESSES, 2, run_nonsense);
+    check_refused("WEFT_ALGO", "zigzag", "no algorithm \"zigzag\"");
+    check_refused("WEFT_ALGO", "broadcast:chain,allreduce:zigzag", "no algorithm \"zigzag\"");
 }
 
 int main(void)
@@ -188,6 +201,7 @@ int main(void)
         cmocka_unit_test_teardown(an_algorithm_for_all_operations_is_right, forget_settings),
         cmocka_unit_test_teardown(algorithms_per_operation_are_right, forget_settings),
         cmocka_unit_test_teardown(a_name_that_is_none_is_refused, forget_settings),
+        cmocka_unit_test(settings_that_mean_nothing_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ static int forget_settings(void **state)
 {
     static const char *const names[] = {"WEFT_EAGER",    "WEFT_CHUNK",    "WEFT_CMA",
                                         "WEFT_SHM_POOL", "WEFT_CHECKSUM", "WEFT_TCP_ZEROCOPY",
-                                        "WEFT_SPIN"};
+                                        "WEFT_SPIN",     "WEFT_SECURITY"};
     (void)state;
     for (size_t i = 0; i < LENS(names); i++) {
         unsetenv(names[i]);
@@ -152,6 +152,14 @@ static void payloads_are_checked_or_sent_without_a_copy(void **state)
     run_with(PROCESSES, "WEFT_TCP_ZEROCOPY", "4096");
 }
 
+static void payloads_are_sealed(void **state)
+{
+    (void)state;
+    run_with(TCP_PROCESSES, "WEFT_SECURITY", "integrity");
+    run_with(TCP_PROCESSES, "WEFT_SECURITY", "encrypt");
+    run_ways(TCP_PROCESSES, 2, stream_odd_lengths);
+}
+
 #define MUCH ((size_t)64 << 20)
 
 /* The kernel is reading what is sent when it is wanted back: that takes a connection, and no more. */
@@ -210,6 +218,7 @@ int main(void)
         cmocka_unit_test(memory_is_read_straight_or_never),
         cmocka_unit_test(the_pool_is_small_or_large),
         cmocka_unit_test(payloads_are_checked_or_sent_without_a_copy),
+        cmocka_unit_test(payloads_are_sealed),
         cmocka_unit_test(what_is_sent_without_a_copy_is_given_up_without_the_link),
         cmocka_unit_test(waiting_ranks_sleep_at_once),
     };

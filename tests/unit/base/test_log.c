@@ -241,6 +241,28 @@ static void limiter_counts_every_line_of_many_threads(void **state)
                     CALLERS * CALLS - 1);
 }
 
+static char sunk[256];
+
+static void sink(enum weft_log_level level, const char *line)
+{
+    snprintf(sunk, sizeof(sunk), "%d %s", (int)level, line);
+}
+
+static void a_sink_gets_the_line_instead_of_stderr(void **state)
+{
+    struct capture capture;
+    char text[256];
+
+    (void)state;
+    weft_log_set_sink(sink);
+    capture_begin(&capture);
+    weft_log(net, WARN, "seven %d", 7);
+    capture_end(&capture, text, sizeof(text));
+    weft_log_set_sink(NULL);
+    assert_string_equal(sunk, "2 weft net warn: seven 7");
+    assert_string_equal(text, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +278,7 @@ int main(void)
         cmocka_unit_test(a_stranger_cannot_forge_a_line_or_steer_the_terminal),
         cmocka_unit_test(printable_utf8_stays),
         cmocka_unit_test(a_long_line_is_cut_and_ends_in_a_newline),
+        cmocka_unit_test(a_sink_gets_the_line_instead_of_stderr),
         cmocka_unit_test(logging_leaves_errno_alone),
         cmocka_unit_test(limiter_lets_one_line_a_second_through),
         cmocka_unit_test(limiter_counts_every_line_of_many_threads),

@@ -246,6 +246,16 @@ static void an_unknown_variable_is_warned_about_once_with_the_nearest_name(void 
         text, "weft base warn: WEFT_QUUX_ZORK is not a setting; `weft params` lists them\n");
 }
 
+static void what_other_faces_read_is_not_warned_about(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    put("WEFT_LIBRARY", "/opt/weft/libweft.so");
+    load_and_capture(text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
 static void a_warning_obeys_a_log_setting_that_comes_after_it(void **state)
 {
     char unknown[] = "WEFT_FIRST_OF_ALL=1", log[] = "WEFT_LOG=off";
@@ -344,6 +354,7 @@ int main(void)
         TEST(the_log_setting_takes_effect),
         TEST(a_log_level_set_by_the_program_survives_a_load),
         TEST(an_unknown_variable_is_warned_about_once_with_the_nearest_name),
+        TEST(what_other_faces_read_is_not_warned_about),
         TEST(a_warning_obeys_a_log_setting_that_comes_after_it),
         TEST(the_secret_of_an_id_is_never_printed),
         TEST(set_checks_like_load),

@@ -107,6 +107,28 @@ static void the_vault_is_left_out_of_core_dumps_and_wiped_at_fork(void **state)
     weft_secret_give(secret);
 }
 
+/* F36 */
+static void larger_secrets_are_left_out_of_core_dumps_too(void **state)
+{
+    const size_t len = 300000;
+    unsigned char *secret = weft_secret_map(len);
+    char flags[512];
+    bool has_flags;
+
+    (void)state;
+    assert_non_null(secret);
+    assert_true(is_zero(secret, len));
+    memset(secret, 0x55, len);
+    has_flags = find_flags(secret + len - 1, flags, sizeof(flags));
+    weft_secret_unmap(secret, len);
+    weft_secret_unmap(NULL, len);
+    if (!has_flags) {
+        skip();
+    }
+    assert_non_null(strstr(flags, " dd "));
+    assert_non_null(strstr(flags, " wf "));
+}
+
 static int child_finds_zeros_and_a_working_vault(void *context)
 {
     unsigned char *secret = context;
@@ -225,6 +247,7 @@ int main(void)
         cmocka_unit_test(secrets_are_zeroed_and_apart),
         cmocka_unit_test(a_given_back_slot_is_used_again),
         cmocka_unit_test(the_vault_is_left_out_of_core_dumps_and_wiped_at_fork),
+        cmocka_unit_test(larger_secrets_are_left_out_of_core_dumps_too),
         cmocka_unit_test(a_forked_child_finds_secrets_wiped_and_takes_its_own),
         cmocka_unit_test(no_slot_is_given_to_two_threads),
         cmocka_unit_test(wiping_zeroes_exactly_what_it_is_told),

@@ -47,6 +47,7 @@ static inline char *support_slurp(int fd)
 
 /* Where stdout goes instead of the memory file; -1: there. */
 static int support_stdout_fd = -1;
+static bool support_has_no_stdout; /* it is closed */
 
 /* input: what stdin holds. args are those behind "weft", ended with NULL. */
 static inline void cli_start(struct cli *cli, const char *input, ...)
@@ -73,6 +74,9 @@ static inline void cli_start(struct cli *cli, const char *input, ...)
         dup2(cli->stdin_fd, 0);
         dup2(support_stdout_fd >= 0 ? support_stdout_fd : cli->out_fd, 1);
         dup2(cli->err_fd, 2);
+        if (support_has_no_stdout) {
+            close(1);
+        }
         execv(WEFT_CLI_PATH, args);
         _exit(126);
     }

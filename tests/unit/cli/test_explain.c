@@ -290,9 +290,48 @@ static void help_has_two_examples(void **state)
     cli_close(&cli);
 }
 
+/* As many as a job can have, and not more. */
+static void more_ranks_than_a_job_can_have_are_refused(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "explain", "barrier", "-n", "1000000");
+    assert_int_equal(cli.status, 0);
+    cli_close(&cli);
+    cli_run(&cli, "explain", "barrier", "-n", "1000001");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "1000000");
+    cli_close(&cli);
+    cli_run(&cli, "explain", "barrier", "-t", "hosts=200000,ranks=6");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "1000000");
+    cli_close(&cli);
+}
+
+#ifdef __SANITIZE_THREAD__ /* a hundred times slower */
+#define VERY_MANY "10000"
+#else
+#define VERY_MANY "300000"
+#endif
+
+/* Every rank does very many things in every round: what is shown of it does not take longer for that. */
+static void the_steps_of_very_many_ranks_are_shown_soon(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "explain", "alltoall", "-n", VERY_MANY, "--bytes", "1M");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "round 0");
+    cli_close(&cli);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_ranks_than_a_job_can_have_are_refused),
+        cmocka_unit_test(the_steps_of_very_many_ranks_are_shown_soon),
         cmocka_unit_test(the_choice_comes_with_reason_runners_up_and_steps),
         cmocka_unit_test(a_ring_is_one_line_per_kind_of_round),
         cmocka_unit_test(an_algorithm_that_cannot_do_it_is_refused),

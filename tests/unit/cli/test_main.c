@@ -78,6 +78,26 @@ static void output_that_cannot_be_written_is_one(void **state)
     }
 }
 
+/* Nor does it go into what was opened in its place. */
+static void output_that_has_no_place_to_go_is_one(void **state)
+{
+    (void)state;
+    static const char *const words[][6] = {{"params", "--json", NULL},
+                                           {"explain", "barrier", "-n", "4", NULL},
+                                           {"run", "--json", "-n1", "--", "true", NULL}};
+
+    for (size_t i = 0; i < WEFT_COUNT_OF(words); i++) {
+        const char *const *it = words[i];
+        struct cli cli;
+        support_has_no_stdout = true;
+        cli_run(&cli, it[0], it[1], it[2], it[3], it[4], it[5]);
+        support_has_no_stdout = false;
+        assert_int_equal(cli.status, 1);
+        assert_has(cli.err, "cannot write: Bad file descriptor");
+        cli_close(&cli);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +106,7 @@ int main(void)
         cmocka_unit_test(an_unknown_subcommand_is_two_with_the_nearest_name),
         cmocka_unit_test(no_subcommand_is_two),
         cmocka_unit_test(output_that_cannot_be_written_is_one),
+        cmocka_unit_test(output_that_has_no_place_to_go_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,9 +163,29 @@ static void mistakes_are_said(void **state)
     cli_close(&cli);
 }
 
+/* As many as a job can have, and not more. */
+static void more_ranks_than_a_job_can_have_are_refused(void **state)
+{
+    (void)state;
+    struct cli cli;
+
+    cli_run(&cli, "sim", "barrier", "-n", "1000000");
+    assert_int_equal(cli.status, 0);
+    cli_close(&cli);
+    cli_run(&cli, "sim", "barrier", "-n", "1000001");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "1000000");
+    cli_close(&cli);
+    cli_run(&cli, "sim", "barrier", "-t", "hosts=200000,ranks=6");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "1000000");
+    cli_close(&cli);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_ranks_than_a_job_can_have_are_refused),
         cmocka_unit_test(a_hundred_thousand_ranks_scale),
         cmocka_unit_test(a_chain_has_its_critical_path),
         cmocka_unit_test(a_slow_wire_decides),

@@ -286,15 +286,17 @@ static void what_is_written_is_loaded(void **state)
 {
     static struct weft_params params;
     struct tune_values values = {.value = {64, 256 << 10, 2, TUNE_RR}};
-    char path[128], body[1024], why[TUNE_TEXT_LEN] = "";
+    char path[WEFT_PROFILE_PATH_LEN], body[1024], why[TUNE_TEXT_LEN] = "";
     struct stat facts;
     (void)state;
-    path_in_folder("a/b/profile", path);
+    setenv("XDG_CONFIG_HOME", folder, 1); /* our own place: folders are made */
+    assert_true(weft_profile_path(path));
     weft_tune_profile_body(&values, "by hand", body, sizeof(body));
     if (!weft_tune_profile_write(path, body, why)) {
         fail_msg("%s", why);
     }
     assert_true(weft_tune_profile_write(path, body, why)); /* again, over the first */
+    unsetenv("XDG_CONFIG_HOME");
     assert_int_equal(stat(path, &facts), 0);
     assert_int_equal(facts.st_mode & 07777, 0644);
     setenv("WEFT_PROFILE", path, 1);
@@ -321,6 +323,25 @@ static void a_profile_that_cannot_be_written_says_why_and_leaves_nothing(void **
 }
 
 /* ---- the command ---- */
+
+static void a_folder_that_is_missing_is_said_before_anything_is_measured(void **state)
+{
+    static const char *const what[] = {"p2p", "collectives"};
+    char path[128], above[128];
+    struct stat facts;
+    struct cli cli;
+    (void)state;
+    path_in_folder("no/such/profile", path);
+    path_in_folder("no", above);
+    for (size_t i = 0; i < WEFT_COUNT_OF(what); i++) {
+        cli_run(&cli, "tune", what[i], "--output", path);
+        assert_int_equal(cli.status, 2);
+        assert_has(cli.err, "no/such: No such file or directory");
+        assert_string_equal(cli.out, "");
+        cli_close(&cli);
+        assert_int_not_equal(stat(above, &facts), 0);
+    }
+}
 
 static void the_command_finds_a_setting_and_later_runs_load_it(void **state)
 {
@@ -422,6 +443,7 @@ int main(void)
         cmocka_unit_test(the_rate_is_the_median_and_noise_shrinks_with_samples),
         cmocka_unit_test(what_is_written_is_loaded),
         cmocka_unit_test(a_profile_that_cannot_be_written_says_why_and_leaves_nothing),
+        cmocka_unit_test(a_folder_that_is_missing_is_said_before_anything_is_measured),
         cmocka_unit_test(the_command_finds_a_setting_and_later_runs_load_it),
         cmocka_unit_test(ranks_of_a_launcher_measure_between_themselves),
         cmocka_unit_test(three_ranks_are_refused),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One waiting call and its deadline, when the engine is busy elsewhere all the time. */
+/* One waiting call and its deadline, when the engine is busy elsewhere all the time; and channels that come late. */
 #include "unit/comm/comm_support.h"
 
 #include "comm/comm.h"
+#include "control/internal.h"
 #include "engine/internal.h"
 
 #include <pthread.h>
@@ -82,11 +83,34 @@ static void an_allgather_that_never_entered_the_engine_is_done_or_timed_out(void
     assert_int_equal(weft_comm_close(comm), WEFT_OK);
 }
 
+/* The others, who opened theirs in time, have heard of it there. */
+static void a_channel_with_a_member_that_is_known_to_be_dead_has_ended(void **state)
+{
+    const struct weft_wire_notice notice = {
+        .status = WEFT_ERR_PEER, .rank = 0, .text = "rank 0 closed"};
+    const uint32_t member = 0;
+    weft_comm_t comm = alone();
+    struct weft_control *control = comm->job->control;
+    struct weft_control_channel *channel;
+    (void)state;
+    weft_engine_lock(control->engine);
+    weft_control_history_add(control, 0, &notice);
+    control->is_gone[0] = WEFT_GONE_DEAD;
+    control->gone_count = 1;
+    weft_engine_unlock(control->engine);
+    assert_int_equal(weft_control_channel_open(control, 4711, &member, 1, &channel), WEFT_OK);
+    assert_int_equal(atomic_load(&channel->ended), WEFT_ERR_PEER);
+    assert_string_equal(channel->text, "rank 0 closed");
+    weft_control_channel_close(channel);
+    assert_int_equal(weft_comm_close(comm), WEFT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_receive_that_never_entered_the_engine_times_out),
         cmocka_unit_test(an_allgather_that_never_entered_the_engine_is_done_or_timed_out),
+        cmocka_unit_test(a_channel_with_a_member_that_is_known_to_be_dead_has_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,6 +244,31 @@ static void what_was_sent_before_a_close_arrives_and_then_the_peer_is_gone(void 
     }
 }
 
+static int survive_and_close(int rank, struct harness_shared *shared, void *arg)
+{
+    weft_comm_t comm = NULL, rest = NULL;
+    uint8_t byte;
+    EXPECT_OK(job_join(rank, shared, arg, &comm));
+    EXPECT_OK(weft_control_barrier(comm));
+    if (rank > 0) { /* without the root, which has closed */
+        EXPECT_OK(weft_comm_shrink(comm, &rest));
+    }
+    if (rank == 1) {
+        EXPECT(weft_control_recv(rest, 1, 3, &byte, 1, NULL) == WEFT_ERR_PEER);
+        EXPECT(strstr(weft_error_text(), "rank 2 (pid") != NULL);
+        EXPECT(strstr(weft_error_text(), "rank 0") == NULL);
+    }
+    EXPECT_OK(weft_comm_close(rest));
+    EXPECT_OK(weft_comm_close(comm));
+    return 0;
+}
+
+static void of_two_that_have_closed_the_one_that_is_waited_for_is_named(void **state)
+{
+    (void)state;
+    run_processes(3, survive_and_close, NULL);
+}
+
 static int receive_in_vain(int rank, struct harness_shared *shared, void *arg)
 {
     weft_config_t config = job_config();
@@ -285,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_sender_blocks_when_64_kib_were_not_received),
         cmocka_unit_test(a_full_window_to_one_rank_does_not_stop_mail_to_another),
         cmocka_unit_test(what_was_sent_before_a_close_arrives_and_then_the_peer_is_gone),
+        cmocka_unit_test(of_two_that_have_closed_the_one_that_is_waited_for_is_named),
         cmocka_unit_test(a_message_that_never_comes_times_out_and_names_rank_and_tag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

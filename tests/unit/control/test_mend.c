@@ -97,10 +97,11 @@ static void ended(struct weft_control_observer *observer, uint64_t channel, weft
     gone(observer, 0, status, text);
 }
 
-static bool reaches(struct weft_control_observer *observer, uint32_t rank)
+static bool reaches(struct weft_control_observer *observer, uint32_t rank, bool *is_alive_p)
 {
     (void)observer;
     (void)rank;
+    (void)is_alive_p;
     return false;
 }
 

@@ -174,16 +174,6 @@ static void walk_is_shortest_both_ways(const struct weft_control_tree *tree, uin
     assert_int_equal(len, 0);
 }
 
-static void below_agrees_with_the_way_to_the_root(const struct weft_control_tree *tree,
-                                                  uint32_t top, uint32_t rank)
-{
-    uint32_t at = rank;
-    while (at != top && at != tree->root) {
-        at = weft_control_tree_parent(tree, at);
-    }
-    assert_int_equal(weft_control_tree_is_below(tree, top, rank), at == top);
-}
-
 static void check_table(const struct weft_wire_table *table, uint32_t degree, uint64_t seed)
 {
     struct weft_control_tree tree;
@@ -196,7 +186,6 @@ static void check_table(const struct weft_wire_table *table, uint32_t degree, ui
         if (from != to) {
             walk_is_shortest_both_ways(&tree, from, to);
         }
-        below_agrees_with_the_way_to_the_root(&tree, from, to);
     }
     weft_control_tree_close(&tree);
 }
@@ -268,12 +257,80 @@ static void all_pairs_of_a_small_tree_walk_the_shortest_way(void **state)
                 if (from != to) {
                     walk_is_shortest_both_ways(&tree, from, to);
                 }
-                below_agrees_with_the_way_to_the_root(&tree, from, to);
             }
         }
         weft_control_tree_close(&tree);
         weft_wire_table_close(&table);
     }
+}
+
+/* Whoever is out: all that are left hang below one of them, nobody below one that it precedes. */
+static void check_rest(const struct weft_control_tree *tree, const uint8_t *is_out)
+{
+    uint32_t top = WEFT_WIRE_NO_RANK;
+    for (uint32_t rank = 0; rank < tree->ranks; rank++) {
+        uint32_t at = rank;
+        uint32_t above;
+        while (!is_out[rank] &&
+               (above = weft_control_tree_up(tree, is_out, at)) != WEFT_WIRE_NO_RANK) {
+            assert_false(is_out[above]);
+            assert_true(weft_control_tree_precedes(tree, above, at));
+            at = above;
+        }
+        assert_true(is_out[rank] || top == WEFT_WIRE_NO_RANK || top == at);
+        top = is_out[rank] ? top : at;
+    }
+}
+
+static void whoever_is_out_the_rest_is_one_tree(void **state)
+{
+    (void)state;
+    for (uint64_t run = 0; run < 300; run++) {
+        uint64_t seed = run;
+        uint32_t ranks = 1 + (uint32_t)(next_random(&seed) % 60);
+        uint32_t groups = 1 + (uint32_t)(next_random(&seed) % ranks);
+        uint32_t degree = 2 + (uint32_t)(next_random(&seed) % 6);
+        uint64_t share = next_random(&seed) % 10;
+        uint8_t is_out[60];
+        struct weft_wire_table table;
+        struct weft_control_tree tree;
+        random_table(&seed, ranks, groups, degree, &table);
+        assert_int_equal(weft_control_tree_open(&table, &tree), WEFT_OK);
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            is_out[rank] = next_random(&seed) % 10 < share;
+        }
+        check_rest(&tree, is_out);
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            assert_int_equal(weft_control_tree_up(&tree, NULL, rank),
+                             weft_control_tree_parent(&tree, rank));
+        }
+        weft_control_tree_close(&tree);
+        weft_wire_table_close(&table);
+    }
+}
+
+static void a_way_passes_those_on_it_and_nobody_else(void **state)
+{
+    struct weft_wire_table table;
+    struct weft_control_tree tree;
+    (void)state;
+    even_table(5, 4, 3, &table);
+    assert_int_equal(weft_control_tree_open(&table, &tree), WEFT_OK);
+    for (uint32_t from = 0; from < tree.ranks; from++) {
+        for (uint32_t to = 0; to < tree.ranks; to++) {
+            uint32_t passed = 1, on_it = 0;
+            for (uint32_t at = from; at != to; at = weft_control_tree_hop(&tree, at, to)) {
+                assert_true(weft_control_tree_passes(&tree, NULL, from, to, at));
+                passed++;
+            }
+            for (uint32_t via = 0; via < tree.ranks; via++) {
+                on_it += weft_control_tree_passes(&tree, NULL, from, to, via);
+            }
+            assert_int_equal(on_it, passed);
+        }
+    }
+    weft_control_tree_close(&tree);
+    weft_wire_table_close(&table);
 }
 
 static void a_job_within_the_degree_is_a_star(void **state)
@@ -332,6 +389,8 @@ int main(void)
         cmocka_unit_test(trees_of_even_hosts_hold_for_every_shape_and_degree),
         cmocka_unit_test(trees_of_random_groups_hold),
         cmocka_unit_test(all_pairs_of_a_small_tree_walk_the_shortest_way),
+        cmocka_unit_test(whoever_is_out_the_rest_is_one_tree),
+        cmocka_unit_test(a_way_passes_those_on_it_and_nobody_else),
         cmocka_unit_test(a_job_within_the_degree_is_a_star),
         cmocka_unit_test(a_hundred_thousand_ranks_are_a_few_hops_deep),
         cmocka_unit_test(children_are_counted_beyond_the_room),

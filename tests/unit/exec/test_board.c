@@ -209,6 +209,31 @@ static void every_step_is_claimed_once(void **state)
     free(claims);
 }
 
+/* Who was away at the time of the stop does not come back; who was not is seen. */
+static void who_comes_back_to_a_claim_sees_that_claims_were_stopped(void **state)
+{
+    struct crew *crew = calloc(1, sizeof(*crew));
+    struct weft_board *mine, *other;
+    (void)state;
+    assert_non_null(crew);
+    open_crew(crew, SMALL, SMALL);
+    mine = &crew->board[0];
+    other = &crew->board[1];
+    weft_board_begin_claims(other);
+    assert_int_equal(weft_board_claim(other, 3), 0);
+    weft_board_end_claims(other);
+    assert_false(weft_board_is_at_claim(mine, 1));
+    assert_true(weft_board_resume_claims(other));
+    assert_true(weft_board_is_at_claim(mine, 1));
+    assert_int_equal(weft_board_claim(other, 3), 1);
+    weft_board_end_claims(other);
+    weft_board_stop_claims(mine);
+    assert_false(weft_board_resume_claims(other));
+    assert_false(weft_board_is_at_claim(mine, 1));
+    close_crew(crew);
+    free(crew);
+}
+
 static void claims_begin_anew_with_each_operation(void **state)
 {
     struct crew crew;
@@ -241,6 +266,7 @@ int main(void)
         cmocka_unit_test(whoever_has_not_ended_is_named),
         cmocka_unit_test(seats_and_rings_lie_apart_and_within),
         cmocka_unit_test(every_step_is_claimed_once),
+        cmocka_unit_test(who_comes_back_to_a_claim_sees_that_claims_were_stopped),
         cmocka_unit_test(claims_begin_anew_with_each_operation),
     };
 

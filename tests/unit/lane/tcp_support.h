@@ -97,7 +97,8 @@ static inline void side_prepare(struct side *side, uint32_t rank)
                                          .job = "job of lanetests",
                                          .epoch = 1,
                                          .rank = rank,
-                                         .ranks = 8};
+                                         .ranks = 8,
+                                         .has_aes = weft_wire_has_aes()};
     in->sin_family = AF_INET;
     in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     side->memory = malloc(FRAME_MAX + GUARD);
@@ -132,6 +133,12 @@ static inline void pair_prepare(struct pair *pair)
     pair->fds_before = weft_fd_count();
     side_prepare(&pair->a, 1);
     side_prepare(&pair->b, 0);
+}
+
+static inline void pair_secure(struct pair *pair, const char *level)
+{
+    assert_int_equal(weft_params_set(&pair->a.params, WEFT_PARAM_SECURITY, level), WEFT_OK);
+    assert_int_equal(weft_params_set(&pair->b.params, WEFT_PARAM_SECURITY, level), WEFT_OK);
 }
 
 static inline void pair_close(struct pair *pair)

@@ -56,6 +56,7 @@ static void frames_of_all_sizes_pass_checked(void **state)
     struct pair pair;
     (void)state;
     pair_prepare(&pair);
+    pair_secure(&pair, "auth"); /* a tag makes it superfluous */
     assert_int_equal(weft_params_set(&pair.a.params, WEFT_PARAM_CHECKSUM, "on"), WEFT_OK);
     assert_int_equal(weft_params_set(&pair.b.params, WEFT_PARAM_CHECKSUM, "on"), WEFT_OK);
     side_listen(&pair.a);
@@ -103,6 +104,7 @@ static void frames_of_all_sizes_pass_with_zero_copy(void **state)
     struct pair pair;
     (void)state;
     pair_prepare(&pair);
+    pair_secure(&pair, "auth"); /* what is sealed is a copy */
     assert_int_equal(weft_params_set(&pair.a.params, WEFT_PARAM_TCP_ZEROCOPY, "100"), WEFT_OK);
     side_listen(&pair.a);
     side_listen(&pair.b);

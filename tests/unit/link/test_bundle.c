@@ -326,6 +326,45 @@ static void the_warning_of_the_last_lane_names_no_others(void **state)
     pair_down(&pair);
 }
 
+/* Several ways may be tried, though none is known to work. */
+static void whether_any_way_is_alive_is_known(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    bool is_alive = false;
+    (void)state;
+    pair_up(&pair, 2);
+    assert_true(weft_link_reaches(&end->link, &is_alive));
+    assert_true(is_alive);
+    for (uint32_t i = 0; i < 3; i++) {
+        lane_of(end, i)->silent_ms = 1000; /* the last one of them is not given up so soon */
+    }
+    tick(end);
+    assert_true(weft_link_reaches(&end->link, &is_alive));
+    assert_false(is_alive);
+    pair_down(&pair);
+}
+
+static void the_other_way_is_taken_with_a_reason(void **state)
+{
+    static struct pair pair;
+    struct end *end = &pair.end[1];
+    struct capture capture;
+    char text[4096];
+    (void)state;
+    pair_up(&pair, 2);
+    end->link.is_shm_tried = true;
+    weft_link_fail(&end->link, WEFT_ERR_SYSTEM, "no file is left");
+    weft_log_configure("warn");
+    capture_begin(&capture);
+    assert_true(weft_link_try_elsewhere(&end->link));
+    capture_end(&capture, text, sizeof(text));
+    weft_log_configure("off");
+    assert_int_equal(count_said(text, "no shared memory with rank 0, tcp instead: no file is left"),
+                     1);
+    pair_down(&pair);
+}
+
 static void pauses_between_dials_grow(void **state)
 {
     struct weft_slot slot = {0};
@@ -352,6 +391,8 @@ int main(void)
         cmocka_unit_test(nobody_pauses_when_nothing_gets_through),
         cmocka_unit_test(a_nic_without_carrier_takes_all_its_lanes_along),
         cmocka_unit_test(the_warning_of_the_last_lane_names_no_others),
+        cmocka_unit_test(whether_any_way_is_alive_is_known),
+        cmocka_unit_test(the_other_way_is_taken_with_a_reason),
         cmocka_unit_test(pauses_between_dials_grow),
     };
     setenv("WEFT_LOG", "off", 1);

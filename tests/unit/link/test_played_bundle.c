@@ -96,23 +96,48 @@ static uint32_t nic_of(uint16_t slot)
     return stage.link.bundle->slots[slot].nic;
 }
 
-static void ours_that_opens_when_its_nic_is_dead_already_is_down(void **state)
+static void what_is_dialled_when_its_nic_dies_is_left_until_the_nic_is_back(void **state)
 {
+    struct weft_bundle *bundle = stage.link.bundle;
+    const char *nic = stage.links->nics[nic_of(0)].name;
     (void)state;
     assert_int_equal(state_of(0), SLOT_DIALLING);
     assert_int_equal(state_of(1), SLOT_DIALLING);
     assert_int_not_equal(nic_of(0), nic_of(1));
     is_open(1);
     poll();
-    weft_links_carrier(stage.links, stage.links->nics[nic_of(0)].name, false);
-    is_open(0);
-    poll();
-    assert_int_equal(stage.count, 0);
-    assert_int_equal(state_of(0), SLOT_DOWN);
-    assert_null(stage.link.bundle->slots[0].lane);
-    assert_ptr_equal(stage.link.lane, &stage.player[1].lane);
-    poll();
+    weft_links_carrier(stage.links, nic, false);
     assert_true(stage.player[0].is_closed);
+    assert_int_equal(state_of(0), SLOT_DOWN);
+    assert_ptr_equal(stage.link.lane, &stage.player[1].lane);
+    bundle->slots[0].retry_ns = 0;
+    bundle->tick.fire(&bundle->tick, weft_clock_ns());
+    assert_int_equal(state_of(0), SLOT_DOWN);
+    weft_links_carrier(stage.links, nic, true);
+    bundle->tick.fire(&bundle->tick, weft_clock_ns());
+    assert_int_equal(state_of(0), SLOT_DIALLING);
+}
+
+/* An old connection is tried again by the kernel after pauses that grow; a new one is not. */
+static void the_last_lane_is_given_up_with_its_nic_and_dialled_when_it_is_back(void **state)
+{
+    struct weft_bundle *bundle = stage.link.bundle;
+    const char *nic = stage.links->nics[nic_of(1)].name;
+    (void)state;
+    is_open(1);
+    poll();
+    weft_links_carrier(stage.links, stage.links->nics[nic_of(0)].name, false);
+    weft_links_carrier(stage.links, nic, false);
+    assert_int_equal(state_of(1), SLOT_DOWN);
+    assert_true(stage.player[1].is_closed);
+    assert_true(stage.player[1].lane.is_given_up);
+    assert_int_not_equal(stage.link.state, WEFT_LINK_DOWN);
+    weft_links_carrier(stage.links, nic, true);
+    bundle->tick.fire(&bundle->tick, weft_clock_ns());
+    assert_int_equal(state_of(1), SLOT_DIALLING);
+    is_open(1);
+    poll();
+    assert_ptr_equal(stage.link.lane, &stage.player[1].lane);
 }
 
 /* The peer's NIC has died before it knew that we are open. */
@@ -234,7 +259,8 @@ int main(void)
         TEST(a_lane_of_another_nic_is_welcome),
         TEST(the_only_lane_is_welcome_whatever_is_said_of_its_nic),
         TEST(the_peer_hears_that_later_ones_are_dead_too),
-        TEST_DIALLER(ours_that_opens_when_its_nic_is_dead_already_is_down),
+        TEST_DIALLER(what_is_dialled_when_its_nic_dies_is_left_until_the_nic_is_back),
+        TEST_DIALLER(the_last_lane_is_given_up_with_its_nic_and_dialled_when_it_is_back),
         TEST_DIALLER(what_was_dialled_since_the_peers_nic_died_is_down),
         TEST_DIALLER(one_that_is_refused_is_no_error_while_others_are_dialled),
         TEST_DIALLER(when_all_that_were_dialled_are_refused_the_link_is_lost),

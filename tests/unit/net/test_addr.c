@@ -143,9 +143,27 @@ static void names_and_numbers_resolve_and_nonsense_is_a_network_error(void **sta
     assert_non_null(strstr(weft_error_text(), "not a host"));
 }
 
+static void a_connection_over_loopback_stays_on_one_host(void **state)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(addr);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)state;
+    assert_int_equal(bind(listener, (struct sockaddr *)&addr, len), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &len), 0);
+    assert_false(weft_net_is_one_host(client)); /* it has no other end yet */
+    assert_int_equal(connect(client, (struct sockaddr *)&addr, len), 0);
+    assert_true(weft_net_is_one_host(client));
+    close(client);
+    close(listener);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_connection_over_loopback_stays_on_one_host),
         cmocka_unit_test(both_families_survive_the_way_over_the_wire),
         cmocka_unit_test(no_address_is_invalid_and_leaves_the_output_alone),
         cmocka_unit_test(addresses_print_as_people_write_them),

@@ -78,7 +78,8 @@ static inline bool two_move(struct fake_lane *fake)
         fake_end(fake); /* it hears of it at last */
         return true;
     }
-    return fake_arrive(fake) | fake_body(fake);
+    bool has_arrived = fake_arrive(fake);
+    return fake_body(fake) || has_arrived;
 }
 
 static inline void redial(struct rank *rank)

@@ -387,7 +387,11 @@ static void words_that_are_no_names_are_said(void **state)
     static const struct {
         const char *algo, *text;
     } bad[] = {
-        {"rong", "WEFT_ALGO: there is no algorithm \"rong\""},
+        {"rong", "there is no algorithm \"rong\""},
+        {",", "nothing before the comma in \",\""},
+        {"ring,,allgather:bruck", "nothing before the comma in \",allgather:bruck\""},
+        {"ring,chain", "a second algorithm for every operation at \"chain\""},
+        {"allreduce:ring,allreduce:ring", "a second algorithm for allreduce at \"allreduce:ring\""},
         {"allreduce:rong", "there is no algorithm \"rong\""},
         {"allredcue:ring", "there is no operation \"allredcue\""},
         {"ring,broadcast:", "there is no algorithm \"\""},
@@ -406,6 +410,23 @@ static void words_that_are_no_names_are_said(void **state)
     assert_string_equal(name, "ring");
     assert_int_equal(weft_plan_algo_of("", WEFT_ALLREDUCE, name), WEFT_OK);
     assert_string_equal(name, "");
+}
+
+/* Who asked in a call has set no variable. */
+static void an_error_says_where_the_name_stands(void **state)
+{
+    struct weft_plan_facts facts = facts_of(1, 4, 4, WEFT_INSIDE_SHM);
+    struct weft_plan_ask ask = ask_for(WEFT_ALLREDUCE, 1000);
+    struct weft_plan plan;
+
+    (void)state;
+    ask.algo = "rong";
+    assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_error_text(), "WEFT_ALGO: there is no algorithm \"rong\""));
+    ask.is_demanded = true;
+    assert_int_equal(weft_plan_choose(&facts, &ask, &plan, NULL), WEFT_ERR_INVALID);
+    assert_null(strstr(weft_error_text(), "WEFT_ALGO"));
+    assert_non_null(strstr(weft_error_text(), "algorithm: there is no algorithm \"rong\""));
 }
 
 /* ---- predictions ---- */
@@ -515,6 +536,7 @@ int main(void)
         cmocka_unit_test(lengths_that_not_all_ranks_know_do_not_choose),
         cmocka_unit_test(the_lengths_of_others_are_known),
         cmocka_unit_test(words_that_are_no_names_are_said),
+        cmocka_unit_test(an_error_says_where_the_name_stands),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(what_is_too_long_to_run_is_predicted_well),
         cmocka_unit_test(sizes_of_a_bucket_are_near_each_other),

@@ -109,6 +109,42 @@ static void both_ends_hold_the_same_two_keys(void **state)
     assert_memory_not_equal(talk.server.send_key, talk.server.recv_key, WEFT_WIRE_KEY_LEN);
 }
 
+/* Both flags are under the proof: what one side thinks the other thinks, too. */
+static void aes_is_used_where_both_ends_have_it(void **state)
+{
+    (void)state;
+    for (unsigned who = 0; who < 4; who++) {
+        struct talk talk;
+        talk_prepare(&talk);
+        talk.server_self.has_aes = (who & 1) != 0;
+        talk.client_self.has_aes = (who & 2) != 0;
+        talk_to_hello(&talk);
+        weft_wire_accept(&talk.server);
+        assert_int_equal(carry(&talk.server, &talk.client), WEFT_WIRE_DONE);
+        assert_int_equal(talk.server.is_aes, who == 3);
+        assert_int_equal(talk.client.is_aes, who == 3);
+    }
+}
+
+static void only_lanes_have_a_level_and_only_one_that_is_known(void **state)
+{
+    (void)state;
+    for (unsigned level = 0; level <= WEFT_SECURITY_ENCRYPT + 1; level++) {
+        for (int is_lane = 0; is_lane < 2; is_lane++) {
+            struct talk talk;
+            bool is_fine = level == 0 || (is_lane && level <= WEFT_SECURITY_ENCRYPT);
+            talk_prepare(&talk);
+            talk.purpose = is_lane ? WEFT_WIRE_LANE : WEFT_WIRE_ATTACH;
+            talk_open(&talk);
+            talk.client.security = (uint8_t)level;
+            carry(&talk.server, &talk.client);
+            assert_int_equal(carry(&talk.client, &talk.server),
+                             is_fine ? WEFT_WIRE_HELLO : WEFT_WIRE_FAILED);
+            assert_int_equal(talk.server.security, is_fine ? level : 0);
+        }
+    }
+}
+
 /* A listener may be open before its rank is known: what counts is the rank that it proves. */
 static void rank_that_comes_with_the_accept_is_the_one_that_counts(void **state)
 {
@@ -298,6 +334,8 @@ int main(void)
         cmocka_unit_test(keys_have_the_written_down_bytes),
         cmocka_unit_test(server_learns_who_calls),
         cmocka_unit_test(both_ends_hold_the_same_two_keys),
+        cmocka_unit_test(aes_is_used_where_both_ends_have_it),
+        cmocka_unit_test(only_lanes_have_a_level_and_only_one_that_is_known),
         cmocka_unit_test(rank_that_comes_with_the_accept_is_the_one_that_counts),
         cmocka_unit_test(keys_depend_on_every_fact),
         cmocka_unit_test(open_jobs_shake_hands_too),

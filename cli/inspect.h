@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to `weft inspect`: recordings are read (inspect_read.c), merged per communicator
+ * (inspect_merge.c), judged (inspect_judge.c), put into words (inspect_words.c) and printed
+ * (inspect_print.c, inspect_json.c). What is judged is pure: recordings in, findings out.
+ */
+#ifndef WEFT_CLI_INSPECT_H
+#define WEFT_CLI_INSPECT_H
+
+#include "cli.h"
+#include "wire/dump.h"
+
+/* ---- inspect_read.c ---- */
+
+struct inspect_source {
+    char *name;     /* "run/rank-3.dump", "pid 4711"; owned */
+    uint8_t *bytes; /* owned */
+    struct weft_dump dump;
+    bool is_live;
+    bool is_stopped; /* its process is, by a signal or a debugger */
+    int64_t seen_ns; /* live: all that began before was seen; since 1970 */
+};
+
+struct inspect_input {
+    struct inspect_source *sources; /* [count], by rank; owned */
+    size_t count;
+    char **notes; /* what its user should know, sentences; owned */
+    size_t note_count;
+};
+
+/* false: why_p (owned by the caller) names what could not be read, and why. A folder means the *.dump in
+ * it. */
+bool weft_inspect_add_file(struct inspect_input *input, const char *path, char **why_p);
+/* All recorders of a process, or of its children when it has none; when there are none at all a note says
+ * so: that may be the rank that never came. */
+bool weft_inspect_add_pid(struct inspect_input *input, int64_t pid, char **why_p);
+/* Of two of one rank the later one stays; sorts. */
+void weft_inspect_settle(struct inspect_input *input);
+void weft_inspect_close(struct inspect_input *input);
+
+/* ---- inspect_merge.c ---- */
+
+/* What one rank did of a list. Numbers before entries[0] are lost, and done. */
+struct inspect_part {
+    const struct inspect_source *source; /* NULL: nobody gave a recording of this rank; lent */
+    struct weft_dump_entry *entries;     /* by number; owned */
+    size_t count, room;
+    uint32_t next;                /* it has not entered this one */
+    struct weft_dump_entry doing; /* its latest call of any kind, if that goes on; else TORN */
+};
+
+/* The calls that all ranks of a communicator make in one order. */
+struct inspect_list {
+    uint64_t comm;
+    bool is_control;            /* those of the control plane have an order of their own */
+    uint32_t ranks;             /* of the communicator */
+    struct inspect_part *parts; /* [ranks], owned */
+};
+
+struct inspect_case {
+    struct inspect_list *lists; /* owned */
+    size_t list_count;
+    size_t torn;          /* lines that could not be read */
+    bool is_only_comm;    /* all lists are of one communicator */
+    bool is_failed;       /* a recording was made by a failure: then everything counts */
+    int64_t threshold_ns; /* who waits shorter is at work */
+};
+void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *it);
+void weft_inspect_case_close(struct inspect_case *it);
+
+enum inspect_state {
+    INSPECT_UNKNOWN, /* no recording */
+    INSPECT_ABSENT,
+    INSPECT_INSIDE,
+    INSPECT_FAILED,
+    INSPECT_ENDED,
+};
+/* entry_p: NULL when it is not there any more. */
+enum inspect_state weft_inspect_state(const struct inspect_part *part, uint32_t number,
+                                      const struct weft_dump_entry **entry_p);
+
+/* ---- inspect_judge.c ---- */
+
+enum inspect_kind {
+    INSPECT_MISMATCH, /* `ranks` called `call`, `others` called `other` */
+    INSPECT_HISTORY,  /* the same, before what is recorded */
+    INSPECT_MISSING,  /* `ranks` have not entered `call`, `others` wait */
+    INSPECT_STUCK,    /* `ranks` are inside `call`, all have entered it */
+    INSPECT_MESSAGE,  /* `ranks` (one) wait in a call that is no collective */
+};
+
+struct inspect_finding {
+    enum inspect_kind kind;
+    const struct inspect_list *list; /* lent */
+    uint32_t number;
+    struct weft_dump_entry call, other;
+    bool *ranks, *others; /* [list->ranks], owned */
+    int64_t since_ns;     /* 0: not known */
+    int64_t waited_ns;    /* of whoever waits longest */
+    char *text;           /* owned */
+};
+
+struct inspect_verdict {
+    struct inspect_finding *findings; /* the first cause first; owned */
+    size_t count;
+};
+void weft_inspect_judge(const struct inspect_case *it, struct inspect_verdict *verdict);
+void weft_inspect_verdict_close(struct inspect_verdict *verdict);
+/* Last operation that all recorded ranks of the list have ended; -1: none. */
+int64_t weft_inspect_completed(const struct inspect_list *list);
+/* One more than the last that any of them has entered. */
+uint32_t weft_inspect_reached(const struct inspect_list *list);
+
+/* ---- inspect_words.c ---- */
+
+#define INSPECT_WORDS_LEN 160
+/* "0-2,5" */
+const char *weft_inspect_ranks(const bool *ranks, uint32_t count, char text[INSPECT_WORDS_LEN]);
+/* "allreduce #12 (f32 x 100, sum)", "recv (up to 64 bytes from rank 0, tag 7)" */
+const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbered,
+                              char text[INSPECT_WORDS_LEN]);
+const char *weft_inspect_clock(int64_t real_ns, char text[INSPECT_WORDS_LEN]); /* "14:03:21.123" */
+const char *weft_inspect_span(int64_t ns, char text[INSPECT_WORDS_LEN]);       /* "12.3 s" */
+/* The sentence of a finding; owned by the caller. */
+char *weft_inspect_sentence(const struct inspect_finding *finding, bool is_only_comm);
+/* … of no finding. */
+char *weft_inspect_all_is_well(const struct inspect_case *it);
+
+/* ---- inspect_print.c, inspect_json.c ---- */
+
+struct inspect_view {
+    const struct inspect_input *input;
+    const struct inspect_case *job;
+    const struct inspect_verdict *verdict;
+    unsigned last; /* operations to show */
+};
+void weft_inspect_print(const struct inspect_view *view, FILE *out);
+bool weft_inspect_print_json(const struct inspect_view *view, FILE *out);
+/* Ranks of the job of which there is no recording: [*count_p], owned by the caller. */
+bool *weft_inspect_missing(const struct inspect_input *input, uint32_t *count_p);
+/* The operations of a list to show. */
+void weft_inspect_window(const struct inspect_view *view, const struct inspect_list *list,
+                         uint32_t *first_p, uint32_t *end_p);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to control: what heal.c and its neighbours share. */
+#ifndef WEFT_CONTROL_HEAL_H
+#define WEFT_CONTROL_HEAL_H
+
+#include "control/internal.h"
+
+#define RETRY_MS 2
+#define ALONE_MS 400  /* how often a coordinator looks for those it did not find */
+#define CALLED_MS 250 /* so long one who must be called waits for it */
+#define HOST_MS 1200  /* of a host that nobody of has come by then nobody can be reached */
+
+struct weft_control_heal {
+    struct weft_control *control;
+    struct weft_net_acceptor *local, *tcp; /* owned; NULL: not open */
+    struct weft_engine_timer timer;        /* the earliest of the times below; 0: not due */
+    uint64_t serve_ns, port_ns;
+
+    /* going up */
+    bool is_seeking;
+    uint64_t seek_ns, orphan_ns;
+    uint32_t target;
+    uint64_t target_ns;            /* since when it is asked */
+    bool is_target_there;          /* somebody listens */
+    struct weft_net_conn *attempt; /* owned */
+    struct weft_net_conn *adopter; /* owned: one above has called, and has not said anything yet */
+    struct weft_list reports;      /* of kept_report: until their verdicts come */
+    uint32_t report_count;
+    uint64_t again_ns; /* the coordinator looks for those above that it did not find */
+    unsigned rounds;   /* how often it has */
+
+    /* those below */
+    struct weft_list visitors; /* connections that have come and have not said anything yet */
+    struct weft_list adoptions;
+    uint64_t adopt_ns;
+    uint64_t changed_ns, check_ns; /* somebody is gone since; look who has not come */
+};
+
+static inline bool weft_heal_is_near(const struct weft_control *control, uint32_t rank)
+{
+    return control->table.group_of[rank] == control->table.group_of[control->self.rank];
+}
+
+/* Can it be found by other hosts? Whoever leads a host listens at the port that everybody heard of in the start. */
+static inline bool weft_heal_has_port(const struct weft_control *control, uint32_t rank)
+{
+    uint32_t group = control->table.group_of[rank];
+    const struct weft_wire_addr *addr = &control->table.group[group].addr;
+    return addr->family != 0 && addr->port != 0 &&
+           weft_control_tree_first(&control->tree, control->is_out, group) == rank;
+}
+
+/* ---- heal.c ---- */
+/* NULL: no memory. */
+struct weft_control_heal *weft_heal_of(struct weft_control *control);
+/* *is_refused_p: there is nobody who listens. */
+weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
+                             enum weft_wire_purpose purpose, struct weft_net_conn **conn_p,
+                             bool *is_refused_p);
+/* The timer goes for what is due first. */
+void weft_heal_schedule(struct weft_control_heal *heal);
+
+/* ---- heal_ears.c ---- */
+void weft_heal_local_name(const struct weft_control *control, uint32_t rank,
+                          char name[WEFT_WIRE_NAME_LEN]);
+/* Twice is harmless. */
+void weft_heal_serve_local(struct weft_control_heal *heal);
+/* If who led this host is gone and we lead it now. The kernel gives the port away when that process has ended. */
+void weft_heal_take_over_port(struct weft_control_heal *heal);
+
+/* ---- heal_reports.c ---- */
+/* To the new parent; or, when we coordinate or there is nobody to be told, as verdicts. */
+void weft_heal_report_again(struct weft_control_heal *heal, bool is_judge);
+/* It is gone, and nobody saw how. */
+void weft_heal_absent(struct weft_control *control, uint32_t rank);
+void weft_heal_reports_close(struct weft_control_heal *heal);
+
+/* ---- heal_below.c ---- */
+/* Those whose time has come. */
+void weft_heal_below(struct weft_control_heal *heal, uint64_t now_ns);
+void weft_heal_below_changed(struct weft_control_heal *heal, uint64_t from_ns);
+/* A connection of our own to one below is open; false: it is not one of those. */
+bool weft_heal_adopted(struct weft_control_heal *heal, struct weft_net_conn *conn);
+void weft_heal_adoption_missed(struct weft_control_heal *heal, const struct weft_net_conn *conn);
+/* It hangs below us from now on, and is told all that happened. false: no memory. */
+bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *conn);
+void weft_heal_below_close(struct weft_control_heal *heal);
+
+#endif

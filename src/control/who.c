@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the table says of ranks: their hosts, their names, the root's address. */
+#include "control/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One group, or two ranks that joined directly from the same address of the same host. */
+bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b)
+{
+    const struct weft_wire_group *left = &control->table.group[control->table.group_of[a]];
+    const struct weft_wire_group *right = &control->table.group[control->table.group_of[b]];
+    return left == right ||
+           (strcmp(left->host, right->host) == 0 && left->addr.family == right->addr.family &&
+            memcmp(left->addr.bytes, right->addr.bytes, sizeof(left->addr.bytes)) == 0);
+}
+
+static uint32_t mix_bytes(uint32_t hash, const void *bytes, size_t len)
+{
+    for (const uint8_t *at = bytes; at < (const uint8_t *)bytes + len; at++) {
+        hash = (hash ^ *at) * 0x01000193u;
+    }
+    return hash ^ hash >> 15;
+}
+
+uint32_t weft_control_host_hash(const struct weft_control *control, uint32_t rank)
+{
+    const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
+    uint32_t hash = mix_bytes(0x811c9dc5u, group->host, strlen(group->host));
+    hash = mix_bytes(hash, &group->addr.family, sizeof(group->addr.family));
+    return mix_bytes(hash, group->addr.bytes, sizeof(group->addr.bytes));
+}
+
+bool weft_control_tree_root_addr(const struct weft_control *control,
+                                 struct sockaddr_storage *addr_p)
+{
+    const struct weft_wire_addr *addr = &control->table.group[0].addr;
+    return addr->family != 0 && weft_net_addr_from_wire(addr, addr_p) == WEFT_OK;
+}
+
+void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
+                            size_t room)
+{
+    const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
+    snprintf(text, room, "rank %u (pid %u on %s)", rank, control->table.pid[rank], group->host);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Real ranks go wrong, and weft inspect names the one that did: from the files that WEFT_DUMP made, and from the
+ * memory of ranks that hang or are stopped.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fault/messages.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#define RANKS 4
+#define ODD 2
+#define READY 0
+#define GO 1
+#define OVER 2
+#define SAID_LEN 8192
+
+enum fault { OTHER_CALL, NEVER_COMES, IS_STOPPED };
+
+struct plan {
+    enum fault fault;
+    const char *path;
+    char folder[64];
+};
+
+/* ---- ranks ---- */
+
+static weft_status_t call_wrongly(weft_comm_t comm, const struct plan *plan, int rank,
+                                  struct harness_shared *shared)
+{
+    float in[8] = {0}, out[8];
+    if (rank == ODD && plan->fault == OTHER_CALL) {
+        return weft_broadcast(comm, in, out, 3, WEFT_F32, 0, NULL);
+    }
+    if (rank == ODD) { /* awake, or stopped here */
+        harness_wait_reach(&shared->word[OVER], 1, MESSAGES_WAIT_MS);
+        return WEFT_OK;
+    }
+    return weft_allreduce(comm, in, out, 8, WEFT_F32, WEFT_SUM, NULL);
+}
+
+static int body(int rank, struct harness_shared *shared, void *arg)
+{
+    const struct plan *plan = arg;
+    weft_comm_t comm;
+    weft_status_t status;
+    setenv("WEFT_TIMEOUT", plan->fault == NEVER_COMES ? "900ms" : "25s", 1);
+    if (plan->fault != IS_STOPPED) {
+        setenv("WEFT_DUMP", plan->folder, 1);
+    }
+    status = messages_join(rank, shared, plan->path, 0, &comm);
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) {
+        status = weft_barrier(comm, NULL);
+    }
+    if (status != WEFT_OK) {
+        return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
+    }
+    atomic_fetch_add(&shared->word[READY], 1);
+    harness_wait_reach(&shared->word[GO], 1, MESSAGES_WAIT_MS);
+    status = call_wrongly(comm, plan, rank, shared);
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) {
+        status = weft_barrier(comm, NULL);
+    }
+    harness_say(shared, rank, 0, "%s", weft_error_text());
+    weft_comm_close(comm);
+    return (int)status;
+}
+
+/* ---- the test's side ---- */
+
+static void inspect(const char *first, const char *second, char *said)
+{
+    int fd = memfd_create("said", MFD_CLOEXEC), status;
+    pid_t pid = fork();
+    assert_true(fd >= 0 && pid >= 0);
+    if (pid == 0) {
+        dup2(fd, 1);
+        dup2(fd, 2);
+        execl(WEFT_CLI_PATH, "weft", "inspect", first, second, (char *)NULL);
+        _exit(126);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    job_log_read(fd, said, SAID_LEN);
+    close(fd);
+    for (char *at = strchr(said, '\n'); at != NULL; at = strchr(at, '\n')) {
+        *at = ' ';
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        fail_msg("weft inspect ended with %d: %s", status, said);
+    }
+}
+
+static void assert_said(const char *said, const char *words)
+{
+    if (strstr(said, words) == NULL) {
+        fail_msg("no \"%s\" in: %s", words, said);
+    }
+}
+
+static void open_plan(struct plan *plan, enum fault fault, const char *path)
+{
+    *plan = (struct plan){.fault = fault, .path = path, .folder = "/tmp/weft-test-fault-XXXXXX"};
+    assert_non_null(mkdtemp(plan->folder));
+}
+
+static void close_plan(const struct plan *plan)
+{
+    const struct dirent *entry;
+    DIR *folder = opendir(plan->folder);
+    assert_non_null(folder);
+    while ((entry = readdir(folder)) != NULL) {
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    closedir(folder);
+    assert_int_equal(rmdir(plan->folder), 0);
+}
+
+static struct harness *start(struct plan *plan)
+{
+    struct harness *harness = harness_start(RANKS, body, plan);
+    struct harness_shared *shared = harness_shared(harness);
+    assert_harness(harness, harness_wait_reach(&shared->word[READY], RANKS, MESSAGES_WAIT_MS));
+    return harness;
+}
+
+static void check_files(enum fault fault, const char *path, const char *words)
+{
+    struct plan plan;
+    struct harness *harness;
+    char said[SAID_LEN];
+    open_plan(&plan, fault, path);
+    harness = start(&plan);
+    atomic_store(&harness_shared(harness)->word[GO], 1);
+    for (int rank = 0; rank < RANKS; rank++) {
+        if (rank != ODD) {
+            assert_harness(harness, harness_wait_rank(harness, rank, MESSAGES_WAIT_MS));
+        }
+    }
+    atomic_store(&harness_shared(harness)->word[OVER], 1);
+    assert_harness(harness, harness_wait(harness, MESSAGES_WAIT_MS));
+    inspect(plan.folder, NULL, said);
+    assert_said(said, words);
+    assert_said(said, "ended is #2.");
+    assert_said(said, "4 recordings.");
+    assert_harness(harness, harness_check_clean(harness));
+    harness_close(harness);
+    close_plan(&plan);
+}
+
+static void a_rank_that_calls_another_collective_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MESSAGES_PATHS; i++) {
+        check_files(OTHER_CALL, messages_paths[i],
+                    "Rank 2 called broadcast #3 (f32 x 3, root 0) where ranks 0-1,3 called "
+                    "allreduce #3 (f32 x 8, sum)");
+    }
+}
+
+static void a_rank_that_never_comes_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MESSAGES_PATHS; i++) {
+        check_files(NEVER_COMES, messages_paths[i],
+                    "Rank 2 has not entered allreduce #3 (f32 x 8, sum) since ");
+    }
+}
+
+/* Nobody helps: the ranks hang, one of them is stopped. */
+static void a_stopped_rank_is_seen_from_outside(void **state)
+{
+    struct plan plan;
+    struct harness *harness;
+    char said[SAID_LEN], list[128] = "";
+    (void)state;
+    open_plan(&plan, IS_STOPPED, "shm");
+    harness = start(&plan);
+    for (int rank = 0; rank < RANKS; rank++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof(list) - used, "%s%d", rank > 0 ? "," : "",
+                 (int)harness_pid(harness, rank));
+    }
+    assert_harness(harness, harness_stop(harness, ODD));
+    atomic_store(&harness_shared(harness)->word[GO], 1);
+    messages_let_pass(1300); /* who waits shorter than a second is at work */
+    inspect("--pid", list, said);
+    assert_said(said, "Rank 2 has not entered allreduce #3 (f32 x 8, sum) since ");
+    assert_said(said, "; ranks 0-1,3 have waited for 1.");
+    assert_said(said, ") is stopped.");
+    harness_kill(harness, ODD, SIGKILL);
+    assert_harness(harness, harness_wait(harness, MESSAGES_WAIT_MS));
+    harness_close(harness);
+    close_plan(&plan);
+}
+
+/* Short messages to a rank that waits for them, over shared memory. */
+static int pass_words(int rank, struct harness_shared *shared, void *arg)
+{
+    weft_comm_t comm;
+    uint64_t word = 0;
+    weft_status_t status = messages_join(rank, shared, "shm", MESSAGES_TIMEOUT_MS, &comm);
+    (void)arg;
+    for (int i = 0; i < 200 && status == WEFT_OK; i++) {
+        status = rank == i % 2 ? weft_send(comm, &word, sizeof(word), 1 - rank, i, NULL)
+                               : weft_recv(comm, &word, sizeof(word), 1 - rank, i, NULL, NULL);
+    }
+    atomic_fetch_add(&shared->word[READY], 1);
+    harness_wait_reach(&shared->word[OVER], 1, MESSAGES_WAIT_MS);
+    harness_say(shared, rank, 0, "%s", weft_error_text());
+    weft_comm_close(comm);
+    return (int)status;
+}
+
+static void nobody_is_said_to_wait_for_a_message_that_has_come(void **state)
+{
+    struct harness *harness = harness_start(2, pass_words, NULL);
+    struct harness_shared *shared = harness_shared(harness);
+    char said[SAID_LEN], list[64];
+    (void)state;
+    assert_harness(harness, harness_wait_reach(&shared->word[READY], 2, MESSAGES_WAIT_MS));
+    messages_let_pass(1300); /* who waits shorter than a second is at work */
+    snprintf(list, sizeof(list), "%d,%d", (int)harness_pid(harness, 0),
+             (int)harness_pid(harness, 1));
+    inspect("--pid", list, said);
+    atomic_store(&shared->word[OVER], 1);
+    messages_wait(harness, MESSAGES_WAIT_MS, "words");
+    messages_check_fine(harness, "words");
+    harness_close(harness);
+    assert_said(said, "2 recordings.");
+    if (strstr(said, "in recv") != NULL) {
+        fail_msg("nobody waits, but: %s", said);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_calls_another_collective_is_named),
+        cmocka_unit_test(a_rank_that_never_comes_is_named),
+        cmocka_unit_test(a_stopped_rank_is_seen_from_outside),
+        cmocka_unit_test(nobody_is_said_to_wait_for_a_message_that_has_come),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

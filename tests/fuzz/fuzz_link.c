@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Links and messages: frames of a peer that is let in and has gone mad, over two lanes that need no network
+ * (unit/link/fake.h). Rank 0 has receives, sends, a get and registered memory under way. Input: frames of a few bytes
+ * each (see next_frame()). Whatever comes, nothing is written but what was lent for it.
+ */
+#include "fuzz.h"
+
+#include "unit/p2p/two.h"
+
+#define FRAMES_MAX 8
+#define FENCE 64
+#define ROOM 512
+#define EAGER 1024 /* longer ones are announced; bytes cost time here */
+#define LONG ((size_t)3 * EAGER)
+#define TAG 3
+
+struct source {
+    const uint8_t *at;
+    size_t len;
+};
+
+static uint8_t next_byte(struct source *source)
+{
+    if (source->len == 0) {
+        return 0;
+    }
+    source->len--;
+    return *source->at++;
+}
+
+static uint64_t next_number(struct source *source)
+{
+    static const uint64_t large[] = {UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63,
+                                     LONG,       UINT32_MAX,     UINT64_C(1) << 32};
+    uint8_t byte = next_byte(source);
+    return byte < 250 ? byte : large[byte - 250];
+}
+
+/* As it passes the lane: what does not decode never gets here. */
+static bool next_frame(struct source *source, struct weft_wire_data *frame_p)
+{
+    static const uint64_t comms[] = {WORLD, DUP, 0, 999};
+    struct weft_wire_data frame = {.type =
+                                       (uint8_t)(1 + next_byte(source) % (WEFT_DATA_TYPE_END - 1))};
+    uint8_t bytes[WEFT_WIRE_DATA_LEN];
+    frame.flags = next_byte(source) & (uint8_t)~WEFT_DATA_CHECKED;
+    frame.len = (uint32_t)next_byte(source) * 33;
+    frame.comm = comms[next_byte(source) % 4];
+    frame.tag = (uint32_t)next_number(source);
+    frame.seq = (uint32_t)next_number(source);
+    frame.a = next_number(source);
+    frame.b = next_number(source);
+    frame.c = next_number(source);
+    frame.number = (uint32_t)next_number(source);
+    frame.ack = (uint32_t)next_number(source);
+    weft_wire_data_encode(&frame, bytes);
+    return weft_wire_data_decode(bytes, frame_p) == WEFT_OK;
+}
+
+/* ---- two ranks, whose engines live longer than they do ---- */
+
+static void rank_begin(struct two *two, uint32_t number, struct weft_engine *engine)
+{
+    struct rank *rank = &two->rank[number];
+    struct end *end = &rank->end;
+    struct weft_p2p_spec spec;
+    rank->other = &two->rank[1 - number];
+    end->nics = 2;
+    end->self = (struct weft_wire_self){.rank = number, .ranks = 2};
+    end->engine = engine;
+    spec = (struct weft_p2p_spec){
+        .links = {.port = {.engine = engine, .params = &end->params, .self = &end->self},
+                  .tcp = &fake_ops,
+                  .has_tcp = true,
+                  .choose_nics = end_choose_nics,
+                  .nics_context = end},
+        .context = rank,
+        .call = two_call,
+        .name = two_name,
+        .is_gone = two_is_gone,
+        .fail = two_fail};
+    FUZZ_CHECK(weft_p2p_open(&spec, &rank->p2p) == WEFT_OK);
+    FUZZ_CHECK(weft_p2p_comm_open(rank->p2p, WORLD, number, 2, NULL, &rank->world) == WEFT_OK);
+    FUZZ_CHECK(weft_p2p_comm_open(rank->p2p, DUP, number, 2, NULL, &rank->dup) == WEFT_OK);
+}
+
+static void rank_end(struct rank *rank)
+{
+    weft_p2p_ended(rank->p2p, WORLD, WEFT_ERR_ABORTED, "over");
+    weft_p2p_ended(rank->p2p, DUP, WEFT_ERR_ABORTED, "over");
+}
+
+/* A few rounds: a peer gone mad may keep us busy for ever. */
+static void move(struct two *two)
+{
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 2; k++) {
+            each_lane(&two->rank[k].end, fake_connect);
+            poll_rank(&two->rank[k]);
+            each_lane(&two->rank[k].end, two_move);
+            poll_rank(&two->rank[k]);
+        }
+    }
+}
+
+/* ---- what is under way ---- */
+
+struct work {
+    weft_request_t request[4];
+    uint8_t fence_0[FENCE], room[ROOM], fence_1[FENCE];
+    uint8_t registered[ROOM], fence_2[FENCE];
+    uint8_t got[ROOM], fence_3[FENCE];
+};
+static uint8_t long_in[LONG], long_out[LONG], there[ROOM];
+
+static void begin_work(struct two *two, struct work *work)
+{
+    struct rank *rank = &two->rank[0];
+    const struct weft_slice room = {work->room, ROOM}, space = {long_in, LONG};
+    weft_mem_t mine, theirs;
+    const struct weft_p2p_target target = {&theirs, 0};
+    memset(work, 0xee, sizeof(*work));
+    memset(work->request, 0, sizeof(work->request));
+    FUZZ_CHECK(weft_p2p_register(rank->world, work->registered, ROOM, &mine) == WEFT_OK);
+    FUZZ_CHECK(weft_p2p_register(two->rank[1].world, there, ROOM, &theirs) == WEFT_OK);
+    weft_p2p_recv(rank->world, &room, 1, TAG, NULL, &work->request[0]);
+    weft_p2p_recv(rank->world, &space, 1, TAG + 1, NULL, &work->request[1]);
+    weft_p2p_send(rank->world, long_out, LONG, 1, TAG, &work->request[2]);
+    weft_p2p_recv(rank->dup, &room, WEFT_MATCH_ANY, WEFT_MATCH_ANY, NULL, &work->request[3]);
+    (void)weft_p2p_get(rank->world, &target, work->got, ROOM);
+}
+
+static bool is_fenced(const uint8_t *fence)
+{
+    for (size_t i = 0; i < FENCE; i++) {
+        if (fence[i] != 0xee) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void end_work(struct work *work)
+{
+    for (size_t i = 0; i < 4; i++) {
+        if (work->request[i] != NULL && weft_p2p_is_done(work->request[i])) {
+            (void)weft_p2p_wait(&work->request[i], 0);
+        }
+        FUZZ_CHECK(work->request[i] == NULL);
+    }
+    FUZZ_CHECK(is_fenced(work->fence_0) && is_fenced(work->fence_1) && is_fenced(work->fence_2) &&
+               is_fenced(work->fence_3));
+}
+
+/* ---- the mad peer ---- */
+
+static void inject(struct two *two, uint32_t slot, const struct weft_wire_data *frame)
+{
+    struct fake_lane *lane = lane_at(&two->rank[0], slot);
+    struct fake_frame *one;
+    if (lane == NULL || !lane->lane.is_up) {
+        return;
+    }
+    one = calloc(1, sizeof(*one));
+    FUZZ_CHECK(one != NULL);
+    one->owned = calloc(1, frame->len + 1);
+    FUZZ_CHECK(one->owned != NULL);
+    one->frame = *frame;
+    one->slice = (struct weft_slice){one->owned, frame->len};
+    one->has_begun = one->has_left = true;
+    weft_list_append(&lane->pipe, &one->node);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct two two;
+    static struct weft_engine *engines[2];
+    static struct work work;
+    struct source source = {.at = data, .len = size};
+    if (engines[0] == NULL) {
+        for (int i = 0; i < 2; i++) {
+            FUZZ_CHECK(weft_params_load(&two.rank[i].end.params) == WEFT_OK);
+            two.rank[i].end.params.number[WEFT_PARAM_EAGER] = EAGER;
+            FUZZ_CHECK(weft_engine_open(64, -1, &engines[i]) == WEFT_OK);
+        }
+        weft_log_configure("off");
+    }
+    rank_begin(&two, 0, engines[0]);
+    rank_begin(&two, 1, engines[1]);
+    weft_link_want(link_of(&two.rank[0]));
+    move(&two);
+    begin_work(&two, &work);
+    for (int i = 0; i < FRAMES_MAX && source.len > 0; i++) {
+        uint8_t how = next_byte(&source);
+        struct weft_wire_data frame;
+        if (next_frame(&source, &frame)) {
+            inject(&two, how & 1, &frame);
+        }
+        if ((how & 2) != 0) {
+            move(&two);
+        }
+    }
+    move(&two);
+    rank_end(&two.rank[0]);
+    rank_end(&two.rank[1]);
+    poll_rank(&two.rank[0]);
+    end_work(&work);
+    for (int i = 0; i < 2; i++) {
+        weft_p2p_comm_close(two.rank[i].world);
+        weft_p2p_comm_close(two.rank[i].dup);
+    }
+    for (int i = 0; i < 2; i++) {
+        weft_p2p_close(two.rank[i].p2p);
+    }
+    return 0;
+}

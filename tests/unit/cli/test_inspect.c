@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft inspect, on recordings that are made here: what it says of ranks that agree, differ, do not come. */
+#include "cli_support.h"
+
+#include "wire/dump.h"
+
+#include <dirent.h>
+
+#define RANKS 4
+#define ENTRIES 16
+#define COMM UINT64_C(0xc0ffee)
+
+struct bench {
+    char folder[64];
+    struct weft_recorder rank[RANKS];
+};
+
+static void open_ranks(struct bench *bench)
+{
+    strcpy(bench->folder, "/tmp/weft-test-inspect-XXXXXX");
+    assert_non_null(mkdtemp(bench->folder));
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct weft_recorder_spec spec = {
+            .entries = ENTRIES, .job = "job", .rank = rank, .ranks = RANKS, .host = "node7"};
+        weft_recorder_open(&spec, &bench->rank[rank]);
+        assert_non_null(bench->rank[rank].image);
+        weft_recorder_comm_open(&bench->rank[rank], COMM, rank, RANKS);
+    }
+}
+
+static void close_ranks(struct bench *bench)
+{
+    const struct dirent *entry;
+    DIR *folder = opendir(bench->folder);
+    assert_non_null(folder);
+    while ((entry = readdir(folder)) != NULL) {
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    closedir(folder);
+    assert_int_equal(rmdir(bench->folder), 0);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        weft_recorder_close(&bench->rank[rank]);
+    }
+}
+
+static uint64_t begin(struct bench *bench, uint32_t rank, uint32_t number, uint32_t coll)
+{
+    const struct weft_record_call call = {
+        .comm = COMM,
+        .count = 100,
+        .number = number,
+        .signature = 1000 + coll,
+        .chain = 1,
+        .what = weft_record_what(coll, WEFT_F32, WEFT_SUM,
+                                 weft_recorder_name(&bench->rank[rank], "ring"), 0)};
+    return weft_recorder_begin(&bench->rank[rank], &call);
+}
+
+static void do_one(struct bench *bench, uint32_t rank, uint32_t number, uint32_t coll)
+{
+    weft_recorder_end(&bench->rank[rank], begin(bench, rank, number, coll), WEFT_OK);
+}
+
+static void do_all(struct bench *bench, uint32_t count)
+{
+    for (uint32_t number = 0; number < count; number++) {
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            do_one(bench, rank, number, WEFT_ALLREDUCE);
+        }
+    }
+}
+
+static void save(struct bench *bench, uint32_t rank, enum weft_record_reason reason)
+{
+    size_t len = weft_recorder_len(&bench->rank[rank]);
+    struct weft_recording *copy = aligned_alloc(4096, (len + 4095) / 4096 * 4096);
+    char path[128];
+    FILE *file;
+    assert_non_null(copy);
+    memset(copy, 0, len);
+    weft_recorder_copy(&bench->rank[rank], copy);
+    copy->head.reason = reason;
+    copy->head.status = reason == WEFT_RECORD_FAILED ? WEFT_ERR_TIMEOUT : WEFT_OK;
+    snprintf(copy->head.text, sizeof(copy->head.text), "the words of rank %u", rank);
+    weft_wire_dump_seal(copy, len);
+    snprintf(path, sizeof(path), "%s/%u.dump", bench->folder, rank);
+    file = fopen(path, "wbe");
+    assert_non_null(file);
+    assert_int_equal(fwrite(copy, 1, len, file), len);
+    fclose(file);
+    free(copy);
+}
+
+static void save_all(struct bench *bench, enum weft_record_reason reason)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        save(bench, rank, reason);
+    }
+}
+
+static void assert_width(const char *text)
+{
+    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_in_range(strcspn(line, "\n"), 0, 100);
+    }
+}
+
+/* Sentences are wrapped: here they are not. */
+static void assert_says(const struct cli *cli, const char *words)
+{
+    char *text = strdup(cli->out);
+    assert_non_null(text);
+    for (char *at = strchr(text, '\n'); at != NULL; at = strchr(at, '\n')) {
+        *at = ' ';
+    }
+    assert_has(text, words);
+    free(text);
+}
+
+static void ranks_that_agree_are_fine(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 40); /* the ring has gone around */
+    save_all(&bench, WEFT_RECORD_ASKED);
+    cli_run(&cli, "inspect", bench.folder, "--last", "3");
+    assert_int_equal(cli.status, 0);
+    assert_says(&cli, "No divergence: all recorded ranks have ended #39");
+    assert_has(cli.out, "\n37  allreduce (f32 x 100, sum)  ring  0-3 ");
+    assert_null(strstr(cli.out, "\n36 "));
+    assert_has(cli.out, "4 recordings.\n");
+    assert_width(cli.out);
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+static void a_rank_that_called_something_else_is_named(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 5);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        begin(&bench, rank, 5, rank == 2 ? WEFT_BROADCAST : WEFT_ALLREDUCE);
+    }
+    save_all(&bench, WEFT_RECORD_FAILED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_int_equal(cli.status, 0);
+    assert_says(&cli, "Rank 2 called broadcast #5 (f32 x 100, root 0) where ranks 0-1,3 called "
+                      "allreduce #5");
+    assert_says(&cli, "ended is #4.");
+    assert_says(&cli, "ERR_TIMEOUT: the words of rank 0");
+    assert_width(cli.out);
+    cli_close(&cli);
+    cli_run(&cli, "inspect", bench.folder, "--json");
+    assert_has(cli.out, "\"kind\": \"mismatch\"");
+    assert_has(cli.out, "\"operation\": 5, \"call\": \"broadcast #5 (f32 x 100, root 0)\", "
+                        "\"ranks\": [2]");
+    assert_has(cli.out, "\"others\": [0, 1, 3]");
+    assert_has(cli.out, "\"missing\": []");
+    assert_int_equal(support_count(cli.out, "\n"), 1);
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+/* … though what they call now is the same. */
+static void calls_that_differed_before_are_told(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct weft_record_call call = {
+            .comm = COMM, .number = 7, .signature = 5, .chain = rank == 1 ? 8 : 9, .what = 0};
+        weft_recorder_begin(&bench.rank[rank], &call);
+    }
+    save_all(&bench, WEFT_RECORD_FAILED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_says(&cli, "Rank 1 made other calls than ranks 0,2-3 before allreduce #7");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+static void a_rank_that_has_not_come_is_named_with_what_it_does(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    const struct weft_record_call recv = {.comm = COMM,
+                                          .count = 64,
+                                          .chain = 7,
+                                          .what =
+                                              weft_record_what(WEFT_RECORD_RECV, WEFT_U8, 0, 0, 3)};
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 2);
+    begin(&bench, 0, 2, WEFT_BARRIER);
+    begin(&bench, 3, 2, WEFT_BARRIER);
+    weft_recorder_begin(&bench.rank[1], &recv);
+    save_all(&bench, WEFT_RECORD_FAILED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_int_equal(cli.status, 0);
+    assert_says(&cli, "Ranks 1-2 have not entered barrier #2 since ");
+    assert_says(&cli, "; ranks 0,3 have waited");
+    assert_says(&cli, "Rank 1 has been in recv (64 bytes from rank 3, tag 7) for");
+    assert_says(&cli, "Rank 2 is in no call of Weft.");
+    assert_width(cli.out);
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+/* Whoever begins waits a little at times: without a failure that is nothing. */
+static void short_waits_are_no_divergence(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 2);
+    begin(&bench, 0, 2, WEFT_BARRIER);
+    save_all(&bench, WEFT_RECORD_ASKED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_says(&cli, "No divergence: all recorded ranks have ended #1");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+static void ranks_without_a_recording_are_named(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 1);
+    for (uint32_t rank = 0; rank < 3; rank += 2) {
+        begin(&bench, rank, 1, WEFT_ALLREDUCE);
+        save(&bench, rank, WEFT_RECORD_FAILED);
+    }
+    cli_run(&cli, "inspect", bench.folder);
+    assert_says(&cli, "Ranks 0,2 have been inside allreduce #1 (f32 x 100, sum)");
+    assert_says(&cli, "There is no recording of ranks 1,3.");
+    assert_says(&cli, "2 recordings, none of ranks 1,3.");
+    cli_close(&cli);
+    cli_run(&cli, "inspect", bench.folder, "--json");
+    assert_has(cli.out, "\"missing\": [1, 3]");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+static void whom_they_wait_for_is_said(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        uint64_t record = begin(&bench, rank, 0, WEFT_ALLREDUCE);
+        weft_recorder_note(&bench.rank[rank], record, rank == 3 ? WEFT_RECORD_ANY : 3, 50);
+    }
+    save_all(&bench, WEFT_RECORD_FAILED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_says(&cli, "All 4 ranks have been inside allreduce #0");
+    assert_says(&cli, "They wait for rank 3.");
+    assert_says(&cli, "No operation was ended by all recorded ranks.");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+static void flip(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+be");
+    int byte;
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    byte = fgetc(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    fputc(byte ^ 1, file);
+    fclose(file);
+}
+
+static void damaged_files_are_named(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    char path[128];
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 1);
+    save_all(&bench, WEFT_RECORD_ASKED);
+    snprintf(path, sizeof(path), "%s/2.dump", bench.folder);
+    assert_int_equal(truncate(path, 9000), 0);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_int_equal(cli.status, 1);
+    assert_string_equal(cli.out, "");
+    assert_has(cli.err, "2.dump: it has 9000 bytes, and 16 operations take 9216");
+    cli_close(&cli);
+    save(&bench, 2, WEFT_RECORD_ASKED);
+    flip(path, 8192 + 3);
+    cli_run(&cli, "inspect", path);
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.err, "2.dump: its checksum is wrong");
+    cli_close(&cli);
+    cli_run(&cli, "inspect", "/dev/null");
+    assert_int_equal(cli.status, 1);
+    cli_close(&cli);
+    cli_run(&cli, "inspect", WEFT_CLI_PATH);
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.err, "not a dump of a flight recorder");
+    cli_close(&cli);
+    cli_run(&cli, "inspect", "/nowhere/1.dump");
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.err, "/nowhere/1.dump: No such file");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+static void it_is_asked_for_dumps_or_pids(void **state)
+{
+    struct cli cli;
+    (void)state;
+    cli_run(&cli, "inspect");
+    assert_int_equal(cli.status, 2);
+    assert_has(cli.err, "give it dumps, or --pid");
+    cli_close(&cli);
+    cli_run(&cli, "inspect", "--pid", "me");
+    assert_int_equal(cli.status, 2);
+    cli_close(&cli);
+    cli_run(&cli, "inspect", "--last", "0", "x");
+    assert_int_equal(cli.status, 2);
+    cli_close(&cli);
+    cli_run(&cli, "inspect", "--help");
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "weft inspect --pid $(pgrep -d, train)");
+    assert_width(cli.out);
+    cli_close(&cli);
+}
+
+/* Threads of one process are several ranks: here they are this test's. */
+/* It may be the one that never came. */
+static void a_process_without_a_recorder_does_not_hide_the_others(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    char pids[64];
+    pid_t child;
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 3);
+    child = fork(); /* it has none of our descriptors */
+    assert_true(child >= 0);
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    snprintf(pids, sizeof(pids), "%d,%d", (int)getpid(), (int)child);
+    cli_run(&cli, "inspect", "--pid", pids);
+    assert_int_equal(cli.status, 0);
+    assert_says(&cli, "No divergence: all recorded ranks have ended #2");
+    assert_says(&cli, ": it has no flight recorder");
+    cli_close(&cli);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close_ranks(&bench);
+}
+
+static void the_recorders_of_a_process_are_found_and_merged(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    char pid[16];
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 3);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        begin(&bench, rank, 3, rank == 1 ? WEFT_BARRIER : WEFT_ALLREDUCE);
+    }
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    cli_run(&cli, "inspect", "--pid", pid, "--pid", pid); /* twice: the later reading counts */
+    assert_int_equal(cli.status, 0);
+    assert_says(&cli, "Rank 1 called barrier #3 where ranks 0,2-3 called allreduce #3");
+    assert_says(&cli, "older recording of rank 0 than pid");
+    assert_says(&cli, "4 recordings.");
+    cli_close(&cli);
+    close_ranks(&bench);
+    cli_run(&cli, "inspect", "--pid", pid);
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.err, "it has no flight recorder");
+    cli_close(&cli);
+    cli_run(&cli, "inspect", "--pid", "2147483646");
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.err, "pid 2147483646: there is no such process");
+    cli_close(&cli);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_that_agree_are_fine),
+        cmocka_unit_test(a_rank_that_called_something_else_is_named),
+        cmocka_unit_test(calls_that_differed_before_are_told),
+        cmocka_unit_test(a_rank_that_has_not_come_is_named_with_what_it_does),
+        cmocka_unit_test(short_waits_are_no_divergence),
+        cmocka_unit_test(ranks_without_a_recording_are_named),
+        cmocka_unit_test(whom_they_wait_for_is_said),
+        cmocka_unit_test(damaged_files_are_named),
+        cmocka_unit_test(it_is_asked_for_dumps_or_pids),
+        cmocka_unit_test(a_process_without_a_recorder_does_not_hide_the_others),
+        cmocka_unit_test(the_recorders_of_a_process_are_found_and_merged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
