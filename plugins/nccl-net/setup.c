@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * listen, connect, accept. All processes' listeners share one port per NIC: who comes proves the process's key (net does
+ * that; strangers get no further) and then the listener's token. The first lane of a connection makes it; others
+ * name it and join.
+ */
+#include "nccl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- listening ---- */
+
+int weft_nccl_listen(int device, void *handle, void **listener_p)
+{
+    const struct weft_nccl_device *own = weft_nccl_device(device);
+    struct weft_nccl_listener *listener;
+    struct weft_nccl_handle parts = {0};
+    weft_status_t status;
+    if (own == NULL) {
+        return NCCL_INVALID_ARGUMENT;
+    }
+    status = weft_nccl_core_take();
+    if (status != WEFT_OK) {
+        return weft_nccl_result(status);
+    }
+    listener = calloc(1, sizeof(*listener));
+    status = listener != NULL ? weft_random(listener->token, sizeof(listener->token))
+                              : weft_fail(WEFT_ERR_MEMORY, "no memory for a listener");
+    if (status != WEFT_OK) {
+        free(listener);
+        weft_nccl_core_give();
+        return weft_nccl_result(status);
+    }
+    listener->device = own;
+    weft_list_open(&listener->pending);
+    memcpy(parts.key, weft_nccl_core.key, sizeof(parts.key));
+    memcpy(parts.token, listener->token, sizeof(parts.token));
+    for (uint32_t i = 0; i < own->count; i++) {
+        parts.addrs[parts.count++] = weft_nccl_core.addrs[own->nics[i]];
+    }
+    weft_nccl_handle_encode(&parts, handle);
+    weft_secret_wipe(&parts, sizeof(parts));
+    weft_engine_lock(weft_nccl_core.engine);
+    weft_list_append(&weft_nccl_core.listeners, &listener->node);
+    weft_engine_unlock(weft_nccl_core.engine);
+    *listener_p = listener;
+    return NCCL_SUCCESS;
+}
+
+int weft_nccl_close_listen(void *handle)
+{
+    struct weft_nccl_listener *listener = handle;
+    struct weft_list orphans;
+    struct weft_list *node;
+    if (listener == NULL) {
+        return NCCL_SUCCESS;
+    }
+    if (weft_nccl_is_foreign()) {
+        return NCCL_SYSTEM_ERROR;
+    }
+    weft_engine_lock(weft_nccl_core.engine);
+    weft_list_remove(&listener->node);
+    weft_list_move(&listener->pending, &orphans);
+    weft_engine_unlock(weft_nccl_core.engine);
+    while ((node = weft_list_take(&orphans)) != NULL) { /* nobody will accept them */
+        weft_nccl_comm_free(WEFT_CONTAINER_OF(node, struct weft_nccl_comm, pending));
+    }
+    weft_secret_wipe(listener->token, sizeof(listener->token));
+    free(listener);
+    weft_nccl_core_give();
+    return NCCL_SUCCESS;
+}
+
+int weft_nccl_accept(void *handle, void **comm_p)
+{
+    struct weft_nccl_listener *listener = handle;
+    struct weft_list *node;
+    *comm_p = NULL;
+    if (weft_nccl_is_foreign()) {
+        return NCCL_SYSTEM_ERROR;
+    }
+    weft_engine_poll(weft_nccl_core.engine);
+    weft_engine_lock(weft_nccl_core.engine);
+    node = weft_list_take(&listener->pending);
+    weft_engine_unlock(weft_nccl_core.engine);
+    if (node != NULL) {
+        weft_status_t status = weft_nccl_core_take(); /* open already: this only counts */
+        if (status != WEFT_OK) {
+            return weft_nccl_result(status);
+        }
+        *comm_p = WEFT_CONTAINER_OF(node, struct weft_nccl_comm, pending);
+    }
+    return NCCL_SUCCESS;
+}
+
+/* ---- those who come ---- */
+
+static struct weft_nccl_listener *find_listener(const uint8_t token[WEFT_NCCL_TOKEN_LEN])
+{
+    struct weft_list *all = &weft_nccl_core.listeners;
+    for (struct weft_list *node = all->next; node != all; node = node->next) {
+        struct weft_nccl_listener *listener =
+            WEFT_CONTAINER_OF(node, struct weft_nccl_listener, node);
+        if (weft_wire_is_equal(listener->token, token, WEFT_NCCL_TOKEN_LEN)) {
+            return listener;
+        }
+    }
+    return NULL;
+}
+
+static struct weft_nccl_comm *find_comm(const struct weft_nccl_greeting *greeting)
+{
+    struct weft_list *all = &weft_nccl_core.comms;
+    for (struct weft_list *node = all->next; node != all; node = node->next) {
+        struct weft_nccl_comm *comm = WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node);
+        if (!comm->is_sender && comm->id == greeting->comm &&
+            weft_wire_is_equal(comm->token, greeting->token, WEFT_NCCL_TOKEN_LEN)) {
+            return comm;
+        }
+    }
+    return NULL;
+}
+
+static struct weft_nccl_comm *new_comm(const struct weft_nccl_greeting *greeting)
+{
+    struct weft_nccl_listener *listener = find_listener(greeting->token);
+    struct weft_nccl_comm *comm =
+        listener != NULL ? weft_nccl_comm_new(false, listener->device) : NULL;
+    if (comm != NULL) {
+        comm->id = greeting->comm;
+        memcpy(comm->token, greeting->token, sizeof(comm->token));
+        weft_list_append(&weft_nccl_core.comms, &comm->node);
+        weft_list_append(&listener->pending, &comm->pending);
+    }
+    return comm;
+}
+
+/* What the sender has given up is given up here before the first byte of a later lane is read: what it carried may
+ * come again. */
+static void bury(struct weft_nccl_comm *comm, const struct weft_nccl_greeting *greeting)
+{
+    for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+        struct weft_nccl_lane *lane = comm->lanes[i];
+        bool is_alive = lane->id >= greeting->id || (weft_nccl_comm_up(comm) >> i & 1) == 0;
+        for (uint32_t j = 0; j < greeting->count; j++) {
+            is_alive |= greeting->alive[j] == lane->id;
+        }
+        if (!is_alive) {
+            weft_nccl_lane_stop(lane);
+            weft_nccl_count(WEFT_NCCL_COUNT_LANES_LOST, 1);
+        }
+    }
+}
+
+static uint8_t nic_of(const struct weft_net_conn *conn)
+{
+    struct sockaddr_storage here;
+    socklen_t len = sizeof(here);
+    const struct weft_nccl_devices *devices = &weft_nccl_core.devices;
+    for (uint8_t i = 0; getsockname(conn->source.fd, (struct sockaddr *)&here, &len) == 0 &&
+                        i < devices->nic_count;
+         i++) {
+        if (weft_topo_is_same_addr(&devices->nics[i].addr, &here)) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void join(struct weft_net_conn *conn, struct weft_nccl_comm *comm,
+                 const struct weft_nccl_greeting *greeting)
+{
+    uint8_t keys[2][WEFT_WIRE_KEY_LEN];
+    struct weft_nccl_lane *lane;
+    int fd;
+    bury(comm, greeting);
+    lane = weft_nccl_lane_new(comm);
+    if (lane == NULL) {
+        weft_net_conn_refuse(conn, WEFT_ERR_MEMORY, "no memory for a lane");
+        return;
+    }
+    lane->id = greeting->id;
+    lane->slot = greeting->slot;
+    lane->nic = nic_of(conn);
+    if (comm->peer_text[0] == '\0') {
+        memcpy(comm->peer_text, conn->peer_text, sizeof(comm->peer_text));
+    }
+    weft_net_conn_accept(conn);
+    fd = weft_net_conn_detach(conn, keys[0], keys[1]);
+    weft_secret_wipe(keys, sizeof(keys));
+    if (fd < 0) {
+        weft_nccl_lane_drop(lane); /* `lost` closes the connection */
+        return;
+    }
+    weft_nccl_lane_begin(lane, fd);
+    weft_nccl_heal_up(lane);
+}
+
+static void server_hello(struct weft_net_conn *conn)
+{
+    const struct weft_wire_handshake *hello = weft_net_conn_hello(conn);
+    struct weft_nccl_greeting greeting;
+    struct weft_nccl_comm *comm;
+    if (conn->purpose != WEFT_WIRE_LANE ||
+        weft_nccl_greeting_decode(hello->payload, hello->payload_len, &greeting) != WEFT_OK) {
+        weft_net_conn_refuse(conn, WEFT_ERR_PROTOCOL, "only lanes of NCCL are served here");
+        return;
+    }
+    comm = find_comm(&greeting);
+    comm = comm == NULL && greeting.is_first ? new_comm(&greeting) : comm;
+    if (comm == NULL || atomic_load(&comm->result) != NCCL_SUCCESS) {
+        weft_net_conn_refuse(conn, WEFT_ERR_PEER,
+                             comm == NULL ? "the receiver has closed" : "the receiver has failed");
+        return;
+    }
+    join(conn, comm, &greeting);
+}
+
+static void server_lost(struct weft_net_conn *conn, weft_status_t status, const char *why)
+{
+    weft_log(net, DEBUG, "%s: %s: %s", conn->peer_text, weft_status_name(status), why);
+    weft_net_conn_close(conn);
+}
+
+/* Calls that cannot come: a client has no hello, a server is never opened, frames are read by lanes. */
+static void never(struct weft_net_conn *conn)
+{
+    (void)conn;
+    assert(false);
+}
+
+static void never_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
+                        const uint8_t *payload)
+{
+    (void)frame;
+    (void)payload;
+    never(conn);
+}
+
+const struct weft_net_conn_ops weft_nccl_server_ops = {
+    .hello = server_hello, .opened = never, .frame = never_frame, .lost = server_lost};
+
+/* ---- dialling ---- */
+
+static void client_opened(struct weft_net_conn *conn)
+{
+    struct weft_nccl_lane *lane = conn->owner;
+    uint8_t keys[2][WEFT_WIRE_KEY_LEN];
+    int fd;
+    if (lane->comm->peer_text[0] == '\0') {
+        memcpy(lane->comm->peer_text, conn->peer_text, sizeof(conn->peer_text));
+    }
+    fd = weft_net_conn_detach(conn, keys[0], keys[1]);
+    weft_secret_wipe(keys, sizeof(keys));
+    if (fd < 0) {
+        return; /* lost comes */
+    }
+    lane->conn = NULL;
+    weft_nccl_lane_begin(lane, fd);
+    weft_nccl_heal_up(lane);
+}
+
+static void client_lost(struct weft_net_conn *conn, weft_status_t status, const char *why)
+{
+    struct weft_nccl_lane *lane = conn->owner;
+    bool is_refused = conn->is_refused;
+    char text[128];
+    snprintf(text, sizeof(text), "%s", why);
+    lane->conn = NULL;
+    weft_net_conn_close(conn);
+    weft_nccl_lane_drop(lane);
+    weft_nccl_heal_lost(lane, status, is_refused, text);
+}
+
+static const struct weft_net_conn_ops client_ops = {
+    .hello = never, .opened = client_opened, .frame = never_frame, .lost = client_lost};
+
+static void greet(struct weft_nccl_comm *comm, struct weft_nccl_lane *lane,
+                  struct weft_nccl_greeting *greeting_p)
+{
+    *greeting_p = (struct weft_nccl_greeting){
+        .comm = comm->id, .is_first = !atomic_load(&comm->is_up), .slot = lane->slot};
+    memcpy(greeting_p->token, comm->handle->token, WEFT_NCCL_TOKEN_LEN);
+    pthread_mutex_lock(&comm->lock);
+    for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+        if (comm->lanes[i] != lane && comm->lanes[i]->state != WEFT_NCCL_LANE_DEAD) {
+            greeting_p->alive[greeting_p->count++] = comm->lanes[i]->id;
+        }
+    }
+    lane->id = greeting_p->id = comm->next_id++;
+    pthread_mutex_unlock(&comm->lock);
+}
+
+weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_t pair)
+{
+    const struct weft_nccl_nic *nic = &weft_nccl_core.devices.nics[comm->pairs[pair].nic];
+    const struct weft_wire_addr *there = &comm->handle->addrs[comm->pairs[pair].there];
+    struct weft_nccl_lane *lane = weft_nccl_lane_new(comm);
+    struct weft_nccl_greeting greeting;
+    uint8_t payload[WEFT_NCCL_GREETING_MAX];
+    struct sockaddr_storage addr;
+    struct weft_net_dial dial;
+    weft_status_t status;
+    if (lane == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a lane");
+    }
+    lane->slot = slot;
+    lane->nic = comm->pairs[pair].nic;
+    lane->there = comm->pairs[pair].there;
+    lane->dialled_ns = weft_clock_ns();
+    greet(comm, lane, &greeting);
+    status = weft_net_addr_from_wire(there, &addr);
+    if (status == WEFT_OK) {
+        status = weft_nccl_core.devices.nic_count > 1
+                     ? weft_net_connect_from(&nic->addr, nic->name, &addr, &dial)
+                     : weft_net_connect(&addr, &dial);
+    }
+    if (status == WEFT_OK) {
+        dial.self = &comm->self;
+        dial.purpose = WEFT_WIRE_LANE;
+        dial.lane = greeting.id;
+        dial.payload = payload;
+        dial.payload_len = weft_nccl_greeting_encode(&greeting, payload);
+        dial.ops = &client_ops;
+        dial.owner = lane;
+        status = weft_net_conn_open(weft_nccl_core.engine, &dial, &lane->conn);
+    }
+    weft_secret_wipe(&greeting, sizeof(greeting));
+    if (status != WEFT_OK) {
+        weft_nccl_lane_drop(lane);
+    }
+    return status;
+}
+
+/* ---- connecting ---- */
+
+/* Which of our NICs with which of the peer's: those that share a network, each with another one where several do; if
+ * none does, in turn. */
+static void pair_nics(struct weft_nccl_comm *comm)
+{
+    const struct weft_nccl_device *device = comm->device;
+    uint32_t uses[WEFT_NCCL_ADDRS] = {0};
+    for (uint32_t i = 0; i < device->count; i++) {
+        const struct weft_nccl_nic *nic = &weft_nccl_core.devices.nics[device->nics[i]];
+        uint32_t best = WEFT_NCCL_ADDRS;
+        for (uint32_t j = 0; j < comm->handle->count; j++) {
+            struct sockaddr_storage there;
+            if (weft_net_addr_from_wire(&comm->handle->addrs[j], &there) == WEFT_OK &&
+                weft_net_addr_is_same_net(&nic->addr, &there, nic->prefix_len) &&
+                (best == WEFT_NCCL_ADDRS || uses[j] < uses[best])) {
+                best = j;
+            }
+        }
+        if (best < WEFT_NCCL_ADDRS) {
+            uses[best]++;
+            comm->pairs[comm->pair_count++] =
+                (struct weft_nccl_pair){.nic = device->nics[i], .there = (uint8_t)best};
+        }
+    }
+    for (uint32_t i = 0; comm->pair_count == 0 && i < device->count && comm->handle->count > 0;
+         i++) {
+        comm->pairs[i] = (struct weft_nccl_pair){.nic = device->nics[i],
+                                                 .there = (uint8_t)(i % comm->handle->count)};
+    }
+    comm->pair_count = comm->pair_count > 0 ? comm->pair_count : device->count;
+}
+
+static uint32_t count_slots(const struct weft_nccl_comm *comm)
+{
+    int64_t lanes = weft_nccl_core.params.number[WEFT_PARAM_LANES];
+    uint32_t count = lanes > 0 ? (uint32_t)lanes * comm->pair_count
+                     : comm->pair_count > weft_nccl_core.helper_count + 1
+                         ? comm->pair_count
+                         : weft_nccl_core.helper_count + 1;
+    return count < WEFT_NCCL_LANES / 2 ? count : WEFT_NCCL_LANES / 2; /* the rest: for new ones */
+}
+
+static weft_status_t connect_new(const struct weft_nccl_device *device,
+                                 struct weft_nccl_handle *handle, struct weft_nccl_comm **comm_p)
+{
+    struct weft_nccl_comm *comm = weft_nccl_comm_new(true, device);
+    weft_status_t status;
+    if (comm == NULL) {
+        return weft_fail(WEFT_ERR_MEMORY, "no memory for a connection");
+    }
+    status = weft_random(&comm->id, sizeof(comm->id));
+    status = status == WEFT_OK ? weft_random(&comm->ticket, sizeof(comm->ticket)) : status;
+    comm->ticket |= 1; /* not 0 */
+    *comm->handle = *handle;
+    comm->self = (struct weft_wire_self){
+        .key = comm->handle->key, .is_authenticated = true, .rank = 1, .ranks = 2};
+    weft_nccl_core_job(comm->handle->key, comm->self.job);
+    comm->deadline_ns =
+        weft_clock_after_ms((uint64_t)weft_nccl_core.params.number[WEFT_PARAM_START_TIMEOUT]);
+    weft_engine_lock(weft_nccl_core.engine);
+    pair_nics(comm);
+    comm->slot_count = count_slots(comm);
+    weft_list_append(&weft_nccl_core.comms, &comm->node);
+    weft_nccl_tend(comm, weft_clock_ns());
+    weft_engine_unlock(weft_nccl_core.engine);
+    if (status != WEFT_OK) {
+        weft_nccl_comm_free(comm);
+        return status;
+    }
+    *comm_p = comm;
+    return WEFT_OK;
+}
+
+static struct weft_nccl_comm *find_ticket(uint64_t ticket)
+{
+    struct weft_list *all = &weft_nccl_core.comms;
+    struct weft_nccl_comm *found = NULL;
+    weft_engine_lock(weft_nccl_core.engine);
+    for (struct weft_list *node = all->next; node != all; node = node->next) {
+        struct weft_nccl_comm *comm = WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node);
+        found = comm->is_sender && comm->ticket == ticket ? comm : found;
+    }
+    weft_engine_unlock(weft_nccl_core.engine);
+    return found;
+}
+
+/* Until it is up, the connection is ours, and the handle says which one it is: NCCL gives us the same bytes again. */
+int weft_nccl_connect(int device, void *handle, void **comm_p)
+{
+    const struct weft_nccl_device *own = weft_nccl_device(device);
+    struct weft_nccl_handle parts;
+    struct weft_nccl_comm *comm = NULL;
+    weft_status_t status;
+    int result;
+    *comm_p = NULL;
+    if (own == NULL) {
+        return NCCL_INVALID_ARGUMENT;
+    }
+    status = weft_nccl_handle_decode(handle, &parts);
+    status = status == WEFT_OK ? weft_nccl_core_take() : status;
+    if (status != WEFT_OK) {
+        return weft_nccl_result(status);
+    }
+    comm = parts.ticket != 0 ? find_ticket(parts.ticket) : NULL;
+    if (comm != NULL) {
+        weft_nccl_core_give(); /* it was counted when it was made */
+    } else {
+        status = connect_new(own, &parts, &comm);
+        if (status == WEFT_OK) {
+            parts.ticket = comm->ticket;
+            weft_nccl_handle_encode(&parts, handle);
+        }
+    }
+    weft_secret_wipe(&parts, sizeof(parts));
+    if (status != WEFT_OK) {
+        weft_nccl_core_give();
+        return weft_nccl_result(status);
+    }
+    weft_engine_poll(weft_nccl_core.engine);
+    result = atomic_load(&comm->result);
+    if (result != NCCL_SUCCESS) {
+        weft_nccl_close(comm);
+    } else if (atomic_load(&comm->is_up)) {
+        weft_engine_lock(weft_nccl_core.engine);
+        comm->ticket = 0; /* the same handle again is another connection */
+        weft_engine_unlock(weft_nccl_core.engine);
+        *comm_p = comm;
+    }
+    return result;
+}
