@@ -49,6 +49,7 @@ valgrind_units()
 }
 
 phase "lint" scripts/lint.sh all
+phase "the analyzer over the tests" scripts/lint.sh deep-tidy
 phase "release, installation, subsets" scripts/test.sh
 phase "release, long" ctest --preset release -L long
 phase "dev" preset dev

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# lint.sh format|tidy|cppcheck|layers|faults|python|all|fix-format
+# lint.sh format|tidy|deep-tidy|cppcheck|layers|faults|python|all|fix-format
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ lint_format()
 lint_tidy()
 {
     compile_commands
-    python3 scripts/tidy.py build/release
+    python3 scripts/tidy.py build/release "$@"
 }
 
 lint_cppcheck()
@@ -71,6 +71,7 @@ lint_python() # Debian's interpreter has Debian's pyflakes
 }
 
 case ${1:-all} in
+deep-tidy) lint_tidy --deep ;;
 format | tidy | cppcheck | layers | faults | python) "lint_$1" ;;
 fix-format) sources | xargs clang-format -i ;;
 all)
@@ -81,7 +82,7 @@ all)
     exit $status
     ;;
 *)
-    echo "usage: lint.sh format|tidy|cppcheck|layers|faults|python|all|fix-format" >&2
+    echo "usage: lint.sh format|tidy|deep-tidy|cppcheck|layers|faults|python|all|fix-format" >&2
     exit 2
     ;;
 esac
