@@ -29,6 +29,7 @@
 #define PATIENCE_MS 120 /* then one on this host counts as out */
 #define FAR_MS 500      /* the same on another host */
 #define ADOPTER_MS 500
+#define VAIN_MAX 8
 #define CALM_MS 100 /* a parent that closes in good order: mostly everybody does then */
 
 static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns);
@@ -88,8 +89,7 @@ static void stop_seeking(struct weft_control_heal *heal)
     heal->attempt = NULL;
 }
 
-/* is_ours: we have called it, so we speak first. */
-static void take_parent(struct weft_control *control, struct weft_net_conn *conn, bool is_ours)
+static void take_parent(struct weft_control *control, struct weft_net_conn *conn)
 {
     stop_seeking(control->heal);
     control->heal->again_ns = 0;
@@ -103,9 +103,7 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
     control->parent_watch = weft_control_watch_open(control, conn->peer_rank);
     weft_control_ways_renew(control);
     weft_control_shrink_moved(control);
-    if (is_ours) {
-        weft_control_mend_beat(conn);
-    }
+    weft_control_mend_beat(conn); /* until we have spoken it is nothing */
     weft_control_tell_below(control, conn);
     weft_control_tell_closed(control, conn);
     weft_control_history_tell(control, conn, WEFT_WIRE_REPORT);
@@ -374,7 +372,7 @@ bool weft_control_heal_first(struct weft_control *control, struct weft_net_conn 
             weft_net_conn_close(conn);
             return false;
         }
-        take_parent(control, conn, false);
+        take_parent(control, conn);
         weft_heal_schedule(control->heal);
         return true;
     }
@@ -403,7 +401,7 @@ void weft_control_heal_opened(struct weft_control *control, struct weft_net_conn
     }
     heal->attempt = NULL;
     if (is_heir(control, conn->peer_rank, heal->target)) {
-        take_parent(control, conn, true);
+        take_parent(control, conn);
         weft_heal_schedule(heal);
     } else {
         weft_net_conn_close(conn); /* somebody else listens there now */
@@ -427,6 +425,37 @@ void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn
         }
     }
     weft_net_conn_close(conn);
+}
+
+void weft_control_heal_heard(struct weft_control *control)
+{
+    if (control->heal != NULL) {
+        control->heal->vain = 0;
+    }
+}
+
+bool weft_control_heal_again(struct weft_control *control, struct weft_net_conn *conn)
+{
+    bool is_new = conn->purpose == WEFT_WIRE_HEAL || conn->purpose == WEFT_WIRE_ADOPT;
+    if (!is_new || conn->is_beating || is_over(control) || control->heal->vain >= VAIN_MAX) {
+        return false;
+    }
+    control->heal->vain++;
+    conn->edge = NULL;
+    weft_control_ways_forget(control, conn->peer_rank);
+    weft_log(control, INFO, "the new connection to rank %u ended before it spoke", conn->peer_rank);
+    if (conn == control->parent) {
+        control->parent = NULL;
+        weft_control_heal_orphaned(control);
+    }
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        if (control->children[i].conn == conn) {
+            control->children[i].conn = NULL;
+        }
+    }
+    weft_net_conn_close(conn);
+    weft_control_heal_changed(control, false);
+    return true;
 }
 
 void weft_control_heal_close(struct weft_control *control)

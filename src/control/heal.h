@@ -33,6 +33,7 @@ struct weft_control_heal {
     struct weft_list visitors; /* connections that have come and have not said anything yet */
     struct weft_list adoptions;
     uint64_t adopt_ns;
+    unsigned vain; /* connections in a row that ended before their other end had spoken */
     uint64_t changed_ns, check_ns; /* somebody is gone since; look who has not come */
 };
 

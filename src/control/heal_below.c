@@ -66,6 +66,7 @@ bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *co
     conn->tag = ROLE_CHILD;
     weft_net_conn_persist(conn);
     control->is_out[conn->peer_rank] = 0;
+    weft_control_mend_beat(conn); /* until we have spoken it is nothing */
     weft_control_tell_closed(control, conn);
     weft_control_history_tell(control, conn, WEFT_WIRE_VERDICT);
     weft_control_shrink_tell(control, conn);
@@ -135,9 +136,6 @@ bool weft_heal_adopted(struct weft_control_heal *heal, struct weft_net_conn *con
         weft_control_tree_precedes(&heal->control->tree, heal->control->self.rank, conn->peer_rank);
     adoption->conn = NULL;
     end(adoption);
-    if (is_right) {
-        weft_control_mend_beat(conn); /* it waits for our first word */
-    }
     if (!is_right || !weft_heal_take_child(heal->control, conn)) {
         weft_net_conn_close(conn);
     }

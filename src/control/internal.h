@@ -257,6 +257,12 @@ void weft_control_heal_hello(struct weft_control *control, struct weft_net_conn 
 bool weft_control_heal_first(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_heal_opened(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn *conn);
+/* A connection was heard for the first time. */
+void weft_control_heal_heard(struct weft_control *control);
+/* The end of a connection made to heal the tree, on which its other end never spoke: that one may live, and have found
+ * meanwhile that it cannot be. It is looked for once more; who is really gone is found so. false: it is a loss like any
+ * other. */
+bool weft_control_heal_again(struct weft_control *control, struct weft_net_conn *conn);
 /* For those on other hosts: a leader's listener stays when the start is over; the root, whose port the next job may
  * need, opens one at the same address, and *addr becomes that (port 0: there is none). */
 void weft_control_heal_take(struct weft_control *control, struct weft_net_acceptor *acceptor);

@@ -178,7 +178,10 @@ static void below_arrived(struct weft_control *control, struct weft_net_conn *fr
 void weft_control_arrived(struct weft_control *control, struct weft_net_conn *from,
                           const struct weft_wire_frame *frame, const uint8_t *payload)
 {
-    from->is_beating = true;
+    if (!from->is_beating) {
+        from->is_beating = true;
+        weft_control_heal_heard(control);
+    }
     note_via(control, from, frame->src);
     if (frame->type != WEFT_WIRE_HEARTBEAT && frame->type != WEFT_WIRE_WAYS &&
         frame->type != WEFT_WIRE_RESUME) {

@@ -255,7 +255,8 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
                                 "rank %u (%s): %s during the start", conn->peer_rank,
                                 conn->peer_text, why);
         weft_control_neighbour_lost(control, conn, status, why);
-    } else if (status == WEFT_ERR_MEMORY || !weft_control_ways_replace(control, conn)) {
+    } else if (status == WEFT_ERR_MEMORY || (!weft_control_ways_replace(control, conn) &&
+                                             !weft_control_heal_again(control, conn))) {
         weft_control_neighbour_lost(control, conn, status, why);
     }
 }

@@ -431,6 +431,7 @@ weft_status_t weft_net_conn_open(struct weft_engine *engine, const struct weft_n
         weft_net_conn_close(conn);
         return status;
     }
+    conn->purpose = (uint8_t)dial->purpose;
     *conn_p = conn;
     note_peer(*conn_p, dial->is_local, dial->peer_pid);
     weft_wire_client_open((*conn_p)->shake, dial->self, nonce, dial->purpose, dial->lane,
