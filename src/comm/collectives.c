@@ -307,7 +307,7 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
 /* The others count on us, and have no other way to hear why we do not come. */
 static void give_up(const struct weft_comm *comm, weft_status_t status)
 {
-    char name[96], error[WEFT_ERROR_TEXT_LEN], text[sizeof(name) + sizeof(error) + 2];
+    char name[128], error[WEFT_ERROR_TEXT_LEN], text[sizeof(name) + sizeof(error) + 2];
     uint32_t rank = comm->members != NULL ? comm->members[comm->rank] : comm->rank;
     const struct weft_control_failure failure = {
         .channel = comm->id, .status = status, .rank = WEFT_WIRE_NO_RANK, .text = text};

@@ -88,7 +88,7 @@ bool weft_control_channel_is_cut(const struct weft_control_channel *channel, cha
 {
     struct weft_control *control = channel->control;
     uint32_t gone;
-    char name[96];
+    char name[128];
     for (uint32_t i = 0; control->gone_count > 0 && i < channel->count; i++) {
         if (weft_control_is_cut(control, channel->members[i], &gone)) {
             weft_control_name_rank(control, gone, name, sizeof(name));
@@ -101,7 +101,7 @@ bool weft_control_channel_is_cut(const struct weft_control_channel *channel, cha
 
 void weft_control_channel_rank_closed(struct weft_control_channel *channel, uint32_t job_rank)
 {
-    char name[96];
+    char name[128];
     char text[TEXT_LEN];
     bool is_waiting = channel->collect != NULL || !weft_list_is_empty(&channel->mail_ops);
     if (!is_waiting || !weft_control_channel_is_cut(channel, text)) {
@@ -235,7 +235,7 @@ static uint64_t give_up_abort(struct weft_control_op *op)
 weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, const char *reason)
 {
     struct abort_op abort = {.op = {.task = {.run = run_abort}, .channel = channel}};
-    char name[96];
+    char name[128];
     weft_control_name_rank(channel->control, channel->members[channel->rank], name, sizeof(name));
     snprintf(abort.text, sizeof(abort.text), "%s aborted%s%.120s", name, reason != NULL ? ": " : "",
              reason != NULL ? reason : "");

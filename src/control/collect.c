@@ -395,7 +395,7 @@ static uint64_t give_up(struct weft_control_op *waiting)
 {
     struct collect_op *op = WEFT_CONTAINER_OF(waiting, struct collect_op, op);
     struct weft_control_channel *channel = waiting->channel;
-    char text[TEXT_LEN], call[80], name[96];
+    char text[TEXT_LEN], call[80], name[128];
     uint32_t absent = channel->parent == WEFT_WIRE_NO_RANK ? 0 : channel->parent;
     size_t len;
     if (channel->come_count == channel->child_count && channel->child_count > 0 &&

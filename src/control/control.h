@@ -113,7 +113,7 @@ uint32_t weft_control_host_hash(const struct weft_control *control, uint32_t ran
 /* Where the root of the tree can be reached from other hosts; false: it did not say. */
 bool weft_control_tree_root_addr(const struct weft_control *control,
                                  struct sockaddr_storage *addr_p);
-/* "rank 3 (10.0.0.7:4411)" */
+/* "rank 3 (pid 4411 on node7, 10.0.0.7)"; the address where there are several hosts, and it has one */
 void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
                             size_t room);
 

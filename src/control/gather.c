@@ -306,6 +306,9 @@ void weft_control_gather_hello(struct weft_control_start *start, struct weft_net
         weft_net_conn_watch(conn);
     }
     member.leader = conn->is_local ? start->me.rank : member.rank;
+    if (conn->is_local && (uint32_t)conn->peer_pid != member.pid) {
+        member.pid |= WEFT_WIRE_PID_FOREIGN; /* a container that counts its processes by itself */
+    }
     if (member.addr.family == 0 && !conn->is_local) {
         member.addr = conn->peer_addr; /* who listens nowhere is known by where it came from */
         member.addr.port = 0;

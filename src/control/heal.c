@@ -74,6 +74,7 @@ void weft_control_heal_open(struct weft_control *control)
     struct weft_control_heal *heal = control->self.ranks > 1 ? weft_heal_of(control) : NULL;
     if (heal != NULL) {
         heal->serve_ns = weft_clock_after_ms(SERVE_MS);
+        heal->lived_ticks = weft_control_ticks_now();
         weft_heal_schedule(heal);
     }
 }
@@ -112,11 +113,12 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
     weft_log(control, INFO, "this rank is below rank %u now", conn->peer_rank);
 }
 
-/* A rank that has made no call yet does not listen, and lives. */
+/* A rank that has made no call yet does not listen, and lives; so may one whose number says nothing here. */
 static bool has_ended(const struct weft_control *control, uint32_t rank)
 {
-    char state = weft_control_process_state((pid_t)control->table.pid[rank]);
-    return state == '\0' || state == 'Z' || state == 'X';
+    const uint32_t *pid = control->table.pid;
+    bool is_known = ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
+    return is_known && weft_control_process_has_ended((pid_t)pid[rank], control->heal->lived_ticks);
 }
 
 weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
@@ -231,6 +233,8 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
     if (heal->adopter != NULL && now_ns - heal->target_ns < ADOPTER_MS * WEFT_NS_PER_MS) {
         return; /* it has called us, and speaks in a moment */
     }
+    weft_net_conn_close(heal->adopter); /* it does not: others may call */
+    heal->adopter = NULL;
     if (target == WEFT_WIRE_NO_RANK) {
         become_top(heal);
         return;

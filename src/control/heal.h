@@ -15,6 +15,7 @@ struct weft_control_heal {
     struct weft_net_acceptor *local, *tcp; /* owned; NULL: not open */
     struct weft_engine_timer timer;        /* the earliest of the times below; 0: not due */
     uint64_t serve_ns, port_ns;
+    uint64_t lived_ticks; /* since boot: every rank lived then */
 
     /* going up */
     bool is_seeking;

@@ -59,8 +59,8 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
 bool weft_control_heal_is_hopeful(const struct weft_control *control)
 {
     const struct weft_control_heal *heal = control->heal;
-    return heal != NULL && heal->is_seeking &&
-           weft_clock_ns() - heal->orphan_ns < JUDGE_MS * WEFT_NS_PER_MS;
+    return heal != NULL && heal->is_seeking && /* orphan_ns may be yet to come */
+           weft_clock_ns() < heal->orphan_ns + JUDGE_MS * WEFT_NS_PER_MS;
 }
 
 /* To the new parent; or, when we coordinate or there is nobody to be told, as verdicts. */
@@ -93,7 +93,7 @@ void weft_heal_absent(struct weft_control *control, uint32_t rank)
     uint32_t parent = weft_control_tree_parent(&control->tree, rank);
     struct weft_wire_notice notice = {.status = is_here ? WEFT_ERR_PEER : WEFT_ERR_NETWORK,
                                       .rank = rank};
-    char name[96];
+    char name[128];
     control->is_out[rank] = 1;
     if (is_here && parent != WEFT_WIRE_NO_RANK && control->is_gone[parent] == WEFT_GONE_CLOSED &&
         find_report(control->heal, 0, rank) == NULL) {

@@ -18,7 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#define STAT_LEN 512
+#define STARTED_AT 19 /* words behind the state */
 
 struct weft_control_watch {
     struct weft_engine_source source; /* pidfd, -1: none */
@@ -74,33 +78,62 @@ static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_c
     }
 }
 
-char weft_control_process_state(pid_t pid)
+/* "S 1 …": state, and what else there is of a process behind its name. "": there is none. "?": nobody knows. */
+static void process_facts(pid_t pid, char facts[STAT_LEN])
 {
     char path[32];
-    char stat[512];
+    char stat[STAT_LEN];
     const char *state;
-    ssize_t len;
+    ssize_t len = -1;
     int fd;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return '\0';
+    if (fd >= 0) {
+        len = read(fd, stat, sizeof(stat) - 1);
     }
-    len = read(fd, stat, sizeof(stat) - 1);
-    close(fd);
+    snprintf(facts, STAT_LEN, "%s", len < 0 && (errno == ENOENT || errno == ESRCH) ? "" : "?");
+    if (fd >= 0) {
+        close(fd);
+    }
     stat[len > 0 ? len : 0] = '\0';
     state = strrchr(stat, ')'); /* pid (name) state …; a name may hold anything */
-    if (state == NULL || state[1] == '\0') {
-        return '\0';
+    if (state != NULL && state[1] == ' ') {
+        snprintf(facts, STAT_LEN, "%s", state + 2);
     }
-    return state[2];
+}
+
+/* 0: not known */
+static uint64_t began_ticks(const char *facts)
+{
+    for (int i = 0; i < STARTED_AT && facts != NULL; i++) {
+        facts = strchr(facts, ' ');
+        facts += facts != NULL;
+    }
+    return facts != NULL ? strtoull(facts, NULL, 10) : 0;
+}
+
+uint64_t weft_control_ticks_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * (uint64_t)sysconf(_SC_CLK_TCK) +
+           (uint64_t)now.tv_nsec * (uint64_t)sysconf(_SC_CLK_TCK) / 1000000000u;
+}
+
+bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks)
+{
+    char facts[STAT_LEN];
+    process_facts(pid, facts);
+    return facts[0] == '\0' || facts[0] == 'Z' || facts[0] == 'X' ||
+           began_ticks(facts) > lived_ticks + 1; /* another one has its number now */
 }
 
 /* A local leaf that has called nothing yet does not beat; the kernel tells whether it is stopped. */
 static bool is_process_stopped(pid_t pid)
 {
-    char state = weft_control_process_state(pid);
-    return state == 'T' || state == 't';
+    char facts[STAT_LEN];
+    process_facts(pid, facts);
+    return facts[0] == 'T' || facts[0] == 't';
 }
 
 /* Since when it has been silent; 0: it is not. */
@@ -126,7 +159,7 @@ static void check_silence(struct weft_control *control, struct weft_control_watc
     uint64_t limit_ns = asked_ns > 3 * beat_ns ? asked_ns : 3 * beat_ns; /* beats may be late */
     uint64_t since_ns = silent_since(watch, conn, now_ns);
     bool is_silent = since_ns != 0 && now_ns > since_ns && now_ns - since_ns > limit_ns;
-    char name[96];
+    char name[128];
     if (is_silent == watch->is_silent) {
         return;
     }
@@ -151,7 +184,7 @@ static bool is_reached_otherwise(struct weft_control *control, struct weft_contr
 {
     uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
     struct weft_control_observer *observer = control->observer;
-    char name[96];
+    char name[128];
     const struct weft_control_mend *mend = conn->edge;
     if (mend != NULL && mend->returning != NULL) {
         return true; /* it is on its way back */

@@ -96,7 +96,7 @@ struct weft_control {
     struct weft_control_observer *observer; /* lent */
     struct weft_list early_calls;           /* that came before there was one */
     struct weft_list channels;
-    unsigned early_count;
+    unsigned early_count, early_verdicts; /* the latter among the former */
     /* A verdict that found no memory among the early frames; its len 0: there is none. */
     struct weft_wire_frame last_verdict_frame;
     uint8_t last_verdict[WEFT_WIRE_NOTICE_MAX];
@@ -283,7 +283,9 @@ void weft_control_shrinks_close(struct weft_control *control);
 /* ---- heart.c ---- */
 weft_status_t weft_control_heart_open(struct weft_control *control);
 /* As in /proc: 'T': stopped, 'Z': ended; 0: there is none. */
-char weft_control_process_state(pid_t pid);
+/* Is the process that had this number at that time (of our pid namespace) over? Where nobody can tell, it is not. */
+bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks);
+uint64_t weft_control_ticks_now(void);
 /* For a neighbour; owned by the caller; NULL: no memory. */
 struct weft_control_watch *weft_control_watch_open(struct weft_control *control, uint32_t rank);
 void weft_control_watch_close(struct weft_control_watch *watch); /* NULL is fine */

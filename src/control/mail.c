@@ -37,7 +37,7 @@ static uint32_t cost(size_t len)
 static void cut_text(const struct weft_control_channel *channel, uint32_t peer, uint32_t gone,
                      char *text)
 {
-    char name[96];
+    char name[128];
     weft_control_name_rank(channel->control, gone, name, sizeof(name));
     if (gone == channel->members[peer]) {
         snprintf(text, TEXT_LEN, "%s closed or died", name);
@@ -290,7 +290,7 @@ static uint64_t give_up(struct weft_control_op *waiting)
     struct weft_control_channel *channel = waiting->channel;
     struct weft_wire_notice notice = {.status = WEFT_ERR_TIMEOUT,
                                       .rank = channel->members[op->peer]};
-    char name[96];
+    char name[128];
     weft_control_name_rank(channel->control, notice.rank, name, sizeof(name));
     snprintf(notice.text, sizeof(notice.text),
              "rank %u waited in vain for %s to %s a message with tag %u",

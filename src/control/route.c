@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define EARLY_MAX 65536
+#define EARLY_VERDICTS 1024 /* of communicators that are not ours, most of them */
 
 struct early_frame {
     struct weft_list node;
@@ -262,15 +263,37 @@ static void lose_early(struct weft_control *control, const struct weft_wire_fram
     }
 }
 
+static void take_early(struct weft_control *control, struct early_frame *early)
+{
+    weft_list_remove(&early->node);
+    control->early_count--;
+    control->early_verdicts -= early->frame.type == WEFT_WIRE_VERDICT;
+}
+
+/* Verdicts on communicators come to all, and nobody knows which of them it will open. */
+static void forget_oldest_verdict(struct weft_control *control)
+{
+    struct weft_list *node = control->early.next;
+    while (WEFT_CONTAINER_OF(node, struct early_frame, node)->frame.type != WEFT_WIRE_VERDICT) {
+        node = node->next;
+    }
+    take_early(control, WEFT_CONTAINER_OF(node, struct early_frame, node));
+    free(WEFT_CONTAINER_OF(node, struct early_frame, node));
+}
+
 static void keep_early(struct weft_control *control, const struct weft_wire_frame *frame,
                        const uint8_t *payload)
 {
     struct early_frame *early = NULL;
+    bool is_verdict = frame->type == WEFT_WIRE_VERDICT;
     for (size_t i = 0; i < WEFT_COUNT_OF(control->ended); i++) {
         if (control->ended[i] == frame->comm) {
             weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_SUNK, 1);
             return;
         }
+    }
+    if (is_verdict && control->early_verdicts == EARLY_VERDICTS) {
+        forget_oldest_verdict(control);
     }
     if (control->early_count < EARLY_MAX) {
         early = malloc(sizeof(*early) + frame->len);
@@ -285,6 +308,7 @@ static void keep_early(struct weft_control *control, const struct weft_wire_fram
     }
     weft_list_append(&control->early, &early->node);
     control->early_count++;
+    control->early_verdicts += is_verdict;
 }
 
 void weft_control_deliver(struct weft_control *control, const struct weft_wire_frame *frame,
@@ -309,8 +333,7 @@ void weft_control_deliver_early(struct weft_control *control, struct weft_contro
         struct early_frame *early = WEFT_CONTAINER_OF(node, struct early_frame, node);
         node = node->next;
         if (early->frame.comm == channel->id) {
-            weft_list_remove(&early->node);
-            control->early_count--;
+            take_early(control, early);
             hand_over(channel, &early->frame, early->payload);
             free(early);
         }

@@ -201,7 +201,7 @@ static void told_pending(struct weft_control *control, const struct weft_wire_fr
     op->missing[0] = '\0';
     for (uint32_t i = 0; i < named && len < sizeof(op->missing); i++) {
         uint32_t rank = get32(payload + 8 + 4 * (size_t)i);
-        char name[96];
+        char name[128];
         if (rank < control->self.ranks) {
             weft_control_name_rank(control, rank, name, sizeof(name));
             len += (size_t)snprintf(op->missing + len, sizeof(op->missing) - len, "%s%s",

@@ -308,7 +308,7 @@ static void list_unattached(const struct weft_control *control, char *text, size
     size_t len = 0;
     text[0] = '\0';
     for (uint32_t i = 0; i < control->child_count && len < room; i++) {
-        char name[96];
+        char name[128];
         if (control->children[i].conn == NULL) {
             weft_control_name_rank(control, control->children[i].rank, name, sizeof(name));
             len += (size_t)snprintf(text + len, room - len, "%s%s", len > 0 ? ", " : "", name);

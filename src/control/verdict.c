@@ -160,7 +160,7 @@ void weft_control_report_own(struct weft_control *control, uint64_t comm,
                              const struct weft_wire_notice *notice)
 {
     struct weft_wire_notice signed_notice = *notice;
-    char name[96], who[112];
+    char name[128], who[144];
     if (needs_a_name(notice->status)) {
         weft_control_name_rank(control, control->self.rank, name, sizeof(name));
         int len = snprintf(who, sizeof(who), ", says %s", name);
@@ -207,7 +207,7 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
 {
     struct weft_wire_notice notice = {.status = status, .rank = conn->peer_rank};
     bool is_known_rank = conn->peer_rank < control->self.ranks && control->is_gone != NULL;
-    char name[96], self[96];
+    char name[128], self[128];
     conn->edge = NULL;
     weft_control_ways_forget(control, conn->peer_rank);
     if (is_known_rank) {
@@ -227,7 +227,7 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
         weft_control_name_rank(control, conn->peer_rank, name, sizeof(name));
         if (status == WEFT_ERR_MEMORY) { /* it is not the neighbour that failed */
             weft_control_name_rank(control, control->self.rank, self, sizeof(self));
-            snprintf(notice.text, sizeof(notice.text), "%s lost its connection to %s: %s", self,
+            snprintf(notice.text, sizeof(notice.text), "%s lost its connection to %.100s: %s", self,
                      name, why);
         } else {
             snprintf(notice.text, sizeof(notice.text), "%s %s", name, why);
@@ -272,7 +272,7 @@ void weft_control_tell_closed(struct weft_control *control, struct weft_net_conn
 
 static void apply_closed(struct weft_control *control, uint32_t rank)
 {
-    char name[96];
+    char name[128];
     char text[TEXT_LEN];
     mark_gone(control, rank, WEFT_GONE_CLOSED);
     weft_control_heal_judged(control, 0, rank);

@@ -373,7 +373,7 @@ void weft_control_ways_opened(struct weft_control *control, struct weft_net_conn
 {
     struct weft_control_ways *ways = control->ways;
     struct weft_net_conn *old = control->parent;
-    char name[96];
+    char name[128];
     for (uint32_t i = 0; i < ways->way_count; i++) {
         if (ways->way[i].attempt == conn) {
             ways->way[i].attempt = NULL;
@@ -415,7 +415,7 @@ static void promote(struct weft_control *control, struct weft_control_child *chi
 {
     struct weft_net_conn *conn = child->mend->returning;
     struct weft_net_conn *old = child->conn;
-    char name[96];
+    char name[128];
     child->mend->returning = NULL;
     child->conn = conn;
     conn->tag = ROLE_CHILD;

@@ -2,6 +2,7 @@
 /* What the table says of ranks: their hosts, their names, the root's address. */
 #include "control/internal.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,5 +43,13 @@ void weft_control_name_rank(const struct weft_control *control, uint32_t rank, c
                             size_t room)
 {
     const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
-    snprintf(text, room, "rank %u (pid %u on %s)", rank, control->table.pid[rank], group->host);
+    uint32_t pid = control->table.pid[rank] & ~WEFT_WIRE_PID_FOREIGN;
+    char addr[INET6_ADDRSTRLEN];
+    if (control->table.groups < 2 || group->addr.family == 0 ||
+        inet_ntop(group->addr.family == 4 ? AF_INET : AF_INET6, group->addr.bytes, addr,
+                  sizeof(addr)) == NULL ||
+        (size_t)snprintf(text, room, "rank %u (pid %u on %s, %s)", rank, pid, group->host, addr) >=
+            room) {
+        snprintf(text, room, "rank %u (pid %u on %s)", rank, pid, group->host);
+    }
 }

@@ -68,6 +68,9 @@ struct weft_exec_run {
     size_t staged_len;     /* staging in use in this round */
     size_t worked;         /* bytes since the last look at the clock */
     bool is_overdue;       /* its time was up while it worked: nothing goes on, the verdict comes */
+    uint64_t judge_ns;     /* it has failed here: so long the verdict is waited for; 0: it is not */
+    uint32_t blamed;       /* then: whom we named, or NO_RANK */
+    size_t why;            /* … and where in the exec's text our reason is */
 };
 
 /* How slots are written. Plain stores are best where cores share a cache; where they do not, stores into
@@ -261,8 +264,11 @@ static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_
 #define WEFT_EXEC_TICK_MS 50 /* between two looks around */
 /* It has failed, and everybody hears of it; advance() goes on until nobody touches its memory. rank: whose
  * fault it is, of the communicator, or NO_RANK. text: not the exec's own. */
+/* The others hear of it, and all of them return with one verdict: see weft_exec_is_judged(). */
 void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, uint32_t rank,
                     const char *text);
+/* Has a failed run its verdict? Its words are the run's then. It does not wait for ever: at last our own count. */
+bool weft_exec_is_judged(struct weft_exec_run *run);
 /* Those of this host may have no other way to hear it. */
 void weft_exec_show_failure(struct weft_exec_run *run);
 /* A wait begins. */

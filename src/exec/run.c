@@ -99,7 +99,7 @@ void weft_exec_prepare(struct weft_exec_run *run)
 {
     const struct weft_exec_group *group = run->job->stage[0].group;
     weft_status_t status = reserve(run->exec, run->job);
-    char name[96], text[WEFT_ERROR_TEXT_LEN + sizeof(name)];
+    char name[128], text[WEFT_ERROR_TEXT_LEN + sizeof(name)];
     if (status != WEFT_OK) {
         weft_p2p_comm_name(run->exec->spec.messages, weft_exec_member(group, group->rank), name,
                            sizeof(name));
@@ -121,7 +121,7 @@ void weft_exec_run_open(struct weft_exec_run *run, struct weft_exec *exec,
     run->board = NULL;
     run->is_begun = run->is_mapped = false;
     run->is_overdue = false;
-    run->withdrawn_ns = 0;
+    run->withdrawn_ns = run->judge_ns = 0;
     run->worked = 0;
     run->sends = run->recvs = run->next_recv = 0;
 }
@@ -293,7 +293,8 @@ void weft_exec_advance(struct weft_exec_run *run)
             run->state = WEFT_RUN_OVER;
         }
     }
-    if (run->state == WEFT_RUN_DRAINS && weft_exec_is_drained(run) && weft_exec_withdraw(run)) {
+    if (run->state == WEFT_RUN_DRAINS && weft_exec_is_judged(run) && weft_exec_is_drained(run) &&
+        weft_exec_withdraw(run)) {
         if (run->is_mapped) {
             weft_exec_unmap(run);
         }

@@ -7,6 +7,7 @@
 #include "exec/internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define TELL_NS UINT64_C(500000000)
 #define LATE_NS UINT64_C(200000000)    /* after which nobody waits for the coordinator's word */
@@ -35,6 +36,26 @@ void weft_exec_show_failure(struct weft_exec_run *run)
     }
 }
 
+static unsigned percent_done(const struct weft_exec_run *run)
+{
+    uint64_t rounds = run->is_begun && run->rounds > 0 ? run->rounds : 1;
+    uint64_t round = run->is_begun ? run->round : 0;
+    return (unsigned)(100 * (run->stage * rounds + round) / (run->job->stages * rounds));
+}
+
+/* The call, and how far it got: "allreduce #7 (f32 x 4194304, sum), 43 % done". */
+static void name_call(const struct weft_exec_run *run, char *text, size_t room)
+{
+    const struct weft_exec *exec = run->exec;
+    unsigned percent = percent_done(run);
+    size_t len;
+    exec->spec.name(exec->spec.owner, run->job, text, room);
+    len = strlen(text);
+    if (percent > 0) {
+        snprintf(text + len, room - len, ", %u %% done", percent);
+    }
+}
+
 void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, uint32_t rank,
                     const char *text)
 {
@@ -43,14 +64,44 @@ void weft_exec_fail(struct weft_exec_run *run, weft_status_t status, uint32_t ra
     if (run->state == WEFT_RUN_DRAINS) {
         return;
     }
-    exec->spec.name(exec->spec.owner, run->job, name, sizeof(name));
+    name_call(run, name, sizeof(name));
     run->status = status;
     snprintf(exec->text, sizeof(exec->text), "%s: %s", name, text);
     run->state = WEFT_RUN_DRAINS;
     weft_exec_show_failure(run);
     if (atomic_load(exec->ended) == WEFT_OK) { /* the others count on us */
-        weft_p2p_comm_fail(exec->spec.messages, status, rank, text, true);
+        run->judge_ns = weft_clock_ns() + VERDICT_NS;
+        run->blamed = rank;
+        run->why = strlen(name) + 2;
+        weft_p2p_comm_fail(exec->spec.messages, status, rank, text, false);
     }
+}
+
+bool weft_exec_is_judged(struct weft_exec_run *run)
+{
+    struct weft_exec *exec = run->exec;
+    weft_status_t ended = atomic_load_explicit(exec->ended, memory_order_acquire);
+    char name[128];
+    if (run->judge_ns == 0) {
+        return true;
+    }
+    if (ended == WEFT_OK && weft_clock_ns() < run->judge_ns) {
+        weft_exec_await_verdict(run);
+        return false;
+    }
+    run->judge_ns = 0;
+    if (ended == WEFT_OK) {
+        char why[WEFT_ERROR_TEXT_LEN];
+        snprintf(why, sizeof(why), "%s",
+                 run->why < strlen(exec->text) ? exec->text + run->why : exec->text);
+        weft_p2p_comm_fail(exec->spec.messages, run->status, run->blamed, why, true);
+        return true;
+    }
+    name_call(run, name, sizeof(name));
+    run->status = ended;
+    snprintf(exec->text, sizeof(exec->text), "%s: %s", name,
+             weft_p2p_comm_text(exec->spec.messages));
+    return true;
 }
 
 /* After the communicator's end: with the verdict's words. */
@@ -122,13 +173,6 @@ static bool is_dispute_over(const struct weft_exec_run *run, uint64_t now_ns)
 {
     const struct weft_exec *exec = run->exec;
     return exec->disputed == run->job->number + 1 && now_ns - exec->disputed_ns > DISPUTE_NS;
-}
-
-static unsigned percent_done(const struct weft_exec_run *run)
-{
-    uint64_t rounds = run->is_begun && run->rounds > 0 ? run->rounds : 1;
-    uint64_t round = run->is_begun ? run->round : 0;
-    return (unsigned)(100 * (run->stage * rounds + round) / (run->job->stages * rounds));
 }
 
 /* The run's own, or the nearest of its owners'. */

@@ -29,7 +29,7 @@ void weft_net_conn_flush(struct weft_net_conn *conn)
             continue;
         }
         if (sent < 0) {
-            if (errno != EAGAIN && errno != ENOBUFS) {
+            if (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
                 /* What the peer said before it closed may still be unread: reading finds the end.
                  */
                 conn->out_len = 0;

@@ -418,6 +418,9 @@ weft_status_t weft_wire_calling_decode(const void *bytes, size_t len,
 #define WEFT_WIRE_HOST_LEN 64
 #define WEFT_WIRE_SETTINGS_LEN 384
 
+/* With a pid: it is no number of its leader's pid namespace, so that others cannot look that process up. */
+#define WEFT_WIRE_PID_FOREIGN (UINT32_C(1) << 31)
+
 /* One rank that joins, as it travels up. */
 struct weft_wire_member {
     uint32_t rank;
@@ -449,7 +452,7 @@ struct weft_wire_table {
     uint32_t root;                  /* rank of the tree's root, leader of group 0 */
     uint16_t fan_groups, fan_local; /* see control/tree.c */
     uint32_t *group_of;             /* [ranks], owned */
-    uint32_t *pid;                  /* [ranks], owned */
+    uint32_t *pid;                  /* [ranks], owned; see WEFT_WIRE_PID_FOREIGN */
     struct weft_wire_group *group;  /* [groups], owned */
 };
 /* Allocates the arrays. ERR_MEMORY. */

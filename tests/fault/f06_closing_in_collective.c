@@ -21,6 +21,7 @@
 #define GO 1
 #define RETURNED 2
 #define ROUNDS 3
+#define VERDICT 4 /* + rank: its number */
 
 enum end {
     END_CLOSE, /* instead of the next call */
@@ -72,6 +73,13 @@ static int leave(weft_comm_t comm, struct harness_shared *shared, const struct p
 
 /* ---- the others ---- */
 
+static void tell_number(int rank, struct harness_shared *shared, weft_comm_t comm)
+{
+    weft_error_t error;
+    bool is_told = weft_comm_get_error(comm, &error) == WEFT_OK;
+    atomic_store(&shared->word[VERDICT + rank], is_told ? error.verdict : 0);
+}
+
 static int body(int rank, struct harness_shared *shared, void *arg)
 {
     const struct plan *plan = arg;
@@ -92,11 +100,28 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         atomic_fetch_add(&shared->word[ROUNDS], status == WEFT_OK);
     } while (status == WEFT_OK);
     job_returned(rank, shared, status);
+    tell_number(rank, shared, comm);
     atomic_fetch_add(&shared->word[RETURNED], 1);
     harness_wait_reach(&shared->word[RETURNED], (uint32_t)shared->ranks - 1, MESSAGES_WAIT_MS);
     job_close(rank, shared, comm);
     hands_close(&hands);
     return 0;
+}
+
+/* All returned with the same verdict, not each with its own. */
+static void check_numbers(struct harness_shared *shared, const struct plan *plan, const char *what)
+{
+    uint32_t first = 0;
+    for (int rank = 0; rank < plan->ranks; rank++) {
+        uint32_t number = atomic_load(&shared->word[VERDICT + rank]);
+        if (rank == plan->victim) {
+            continue;
+        }
+        first = first == 0 ? number : first;
+        if (number == 0 || number != first) {
+            fail_msg("%s: rank %d has verdict %u, another one %u", what, rank, number, first);
+        }
+    }
 }
 
 /* A close that the others have not heard may end in ERR_TIMEOUT: the one that leaves is not judged. */
@@ -121,6 +146,7 @@ static void check(struct plan plan)
             messages_check_verdict(harness, rank, &verdict, what);
         }
     }
+    check_numbers(shared, &plan, what);
     assert_harness(harness, harness_check_clean(harness));
     harness_close(harness);
 }

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "control/internal.h"
+#include "lone.h"
 
 static void the_root_begins_with_one(void **state)
 {
@@ -34,11 +34,39 @@ static void numbers_grow_and_no_two_ranks_give_the_same(void **state)
     }
 }
 
+/* ---- on communicators that this rank has not ---- */
+
+static void judge(struct weft_control *control, uint64_t comm)
+{
+    struct weft_wire_notice notice = {
+        .status = WEFT_ERR_ABORTED, .rank = 0, .number = 1, .text = "rank 0 aborted"};
+    weft_engine_lock(control->engine);
+    weft_control_judge(control, comm, &notice);
+    weft_engine_unlock(control->engine);
+}
+
+static void verdicts_on_communicators_of_others_take_bounded_memory(void **state)
+{
+    enum { MANY = 10000, KEPT = 1024 };
+    struct weft_control *control = *state;
+    struct weft_control_channel *channel;
+    for (uint64_t comm = 1; comm <= MANY; comm++) {
+        judge(control, comm);
+    }
+    assert_in_range(control->early_count, 1, KEPT);
+    assert_int_equal(weft_control_channel_open(control, MANY, NULL, LONE_RANKS, &channel), WEFT_OK);
+    assert_int_equal(weft_control_channel_status(channel), WEFT_ERR_ABORTED); /* it was kept */
+    assert_in_range(control->early_count, 1, KEPT - 1);
+    weft_control_channel_close(channel);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_root_begins_with_one),
         cmocka_unit_test(numbers_grow_and_no_two_ranks_give_the_same),
+        cmocka_unit_test_setup_teardown(verdicts_on_communicators_of_others_take_bounded_memory,
+                                        lone_set_up, lone_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
