@@ -156,7 +156,7 @@ static inline unsigned count_dev_shm(void)
     unsigned count = 0;
     DIR *dir = opendir("/dev/shm");
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        count += strstr(entry->d_name, "weft") != NULL;
+        count += strstr(entry->d_name, "weft") != NULL && strstr(entry->d_name, ".dump") == NULL;
     }
     if (dir != NULL) {
         closedir(dir);
