@@ -153,7 +153,9 @@ weft_status_t weft_comm_local(weft_comm_t comm, int *local_rank_p, int *local_ra
 
 /* A communicator of the ranks that gave the same colour, ordered by key, then by rank. A negative
  * colour takes part and gets none (*comm_p becomes NULL). Collective; blocks until all ranks have
- * called it. The new one must be closed before its parent. ERR_PEER, ERR_TIMEOUT, ERR_ABORTED,
+ * called it. The new one must be closed before its parent. The death of a rank that is no member ends it as well
+ * where members reached each other through it (the root, or a host's first rank): words may have been lost with it;
+ * weft_comm_shrink() goes on. ERR_PEER, ERR_TIMEOUT, ERR_ABORTED,
  * ERR_MEMORY, … */
 weft_status_t weft_comm_split(weft_comm_t comm, int colour, int key, weft_comm_t *comm_p);
 

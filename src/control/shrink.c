@@ -3,9 +3,10 @@
  * Who goes on without those who are gone: the survivors of a channel agree on who they are.
  *
  *   SHRINK  up to the coordinator, again and again until it is answered: I ask. Payload: the channel's members. Flags
- *           WITHDRAW: I do not any more
+ *           WITHDRAW: I do not any more; answered as well, for the decision may have been on its way
  *   SHRUNK  to everybody: these go on. Payload: status (4) | how many (4) | ranks (4 each)
- *           flags PENDING, to one who asks: it is not decided, because these have not asked
+ *           flags PENDING, to one who asks: it is not decided, because these have not asked; WITHDRAWN, to one who
+ *           does not any more: it will be without you
  *
  * The coordinator decides when every member has asked or is gone. Everybody keeps the latest decisions and tells them
  * to new neighbours, so that one that the coordinator made before it died holds; and because who has got it asks
@@ -20,9 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PENDING 1  /* of SHRUNK */
-#define WITHDRAW 1 /* of SHRINK: I do not ask any more */
-#define ASK_MS 100 /* then twice as long each time */
+#define PENDING 1    /* of SHRUNK */
+#define WITHDRAWN 2  /* the same */
+#define WITHDRAW 1   /* of SHRINK: I do not ask any more */
+#define LEAVE_MS 300 /* so long its answer is waited for */
+#define ASK_MS 100   /* then twice as long each time */
 #define ASK_MAX_MS 1000
 #define DECISIONS 8
 #define NAMED_MAX 8
@@ -56,6 +59,7 @@ struct shrink_op {
     uint32_t number;
     uint32_t *ranks; /* lent, room for all members */
     uint32_t count;
+    bool is_leaving;             /* its time is up: it withdraws */
     char missing[TEXT_LEN - 80]; /* their names, as many as there is room for */
 };
 
@@ -189,6 +193,22 @@ void weft_control_shrink_tell(struct weft_control *control, struct weft_net_conn
 }
 
 /* Who has not asked yet, for the words of who gives up. */
+static void end_late(struct shrink_op *op)
+{
+    char text[TEXT_LEN];
+    snprintf(text, sizeof(text), "not every survivor has called weft_comm_shrink in time%s%s",
+             op->missing[0] != '\0' ? "; missing: " : "", op->missing);
+    end_op(op, WEFT_ERR_TIMEOUT, text);
+}
+
+static void told_withdrawn(const struct weft_control *control, const struct weft_wire_frame *frame)
+{
+    struct shrink_op *op = find_op(control, frame->comm, frame->number);
+    if (op != NULL && op->is_leaving) {
+        end_late(op);
+    }
+}
+
 static void told_pending(struct weft_control *control, const struct weft_wire_frame *frame,
                          const uint8_t *payload)
 {
@@ -324,6 +344,22 @@ void weft_control_shrink_check(struct weft_control *control)
     }
 }
 
+static void tell_withdrawn(struct weft_control *control, const struct weft_wire_frame *to)
+{
+    struct weft_wire_frame frame = {.type = WEFT_WIRE_SHRUNK,
+                                    .flags = WITHDRAWN,
+                                    .comm = to->comm,
+                                    .src = control->self.rank,
+                                    .dst = to->src,
+                                    .number = to->number};
+    const uint8_t bytes[8] = {0};
+    if (to->src == control->self.rank) {
+        told_withdrawn(control, &frame);
+    } else {
+        weft_control_route(control, &frame, bytes, sizeof(bytes));
+    }
+}
+
 /* Who is waited for, to one who asks. */
 static void tell_pending(struct weft_control *control, const struct petition *petition, uint32_t to)
 {
@@ -379,7 +415,12 @@ static void asked(struct weft_control *control, const struct weft_wire_frame *fr
             petition->has_asked[i] = (frame->flags & WITHDRAW) == 0;
         }
     }
-    if (petition != NULL) {
+    if (petition != NULL && (frame->flags & WITHDRAW) != 0) {
+        if (count(control, petition).asked == 0) {
+            petition_close(petition); /* nobody asks any more */
+        }
+        tell_withdrawn(control, frame);
+    } else if (petition != NULL) {
         if (count(control, petition).missing > 0) {
             tell_pending(control, petition, frame->src);
         }
@@ -407,6 +448,8 @@ void weft_control_shrink_arrived(struct weft_control *control, struct weft_net_c
         }
     } else if (frame->dst < control->self.ranks && frame->dst != control->self.rank) {
         weft_control_route(control, &onward, payload, frame->len);
+    } else if ((frame->flags & WITHDRAWN) != 0) {
+        told_withdrawn(control, frame);
     } else if ((frame->flags & PENDING) != 0) {
         told_pending(control, frame, payload);
     } else {
@@ -443,8 +486,9 @@ static void ask(struct shrink_op *op, uint8_t flags)
 
 static void ask_again(struct weft_engine_timer *timer, uint64_t now_ns)
 {
+    struct shrink_op *op = WEFT_CONTAINER_OF(timer, struct shrink_op, timer);
     (void)now_ns;
-    ask(WEFT_CONTAINER_OF(timer, struct shrink_op, timer), 0);
+    ask(op, op->is_leaving ? WITHDRAW : 0);
 }
 
 static void run_shrink(struct weft_engine_task *task)
@@ -460,17 +504,17 @@ static void run_shrink(struct weft_engine_task *task)
     }
 }
 
+/* At first it withdraws: the decision may be on its way, and count on it. */
 static uint64_t give_up(struct weft_control_op *base)
 {
     struct shrink_op *op = WEFT_CONTAINER_OF(base, struct shrink_op, op);
-    char text[TEXT_LEN];
-    snprintf(text, sizeof(text), "not every survivor has called weft_comm_shrink in time%s%s",
-             op->missing[0] != '\0' ? "; missing: " : "", op->missing);
-    ask(op, WITHDRAW);
-    if (base->channel->shrink == base) { /* no decision came of it */
-        end_op(op, WEFT_ERR_TIMEOUT, text);
+    if (op->is_leaving) {
+        end_late(op);
+        return 0;
     }
-    return 0;
+    op->is_leaving = true;
+    ask(op, WITHDRAW);
+    return base->channel->shrink == base ? LEAVE_MS : 0; /* else it is answered already */
 }
 
 weft_status_t weft_control_shrink_wait(struct weft_control_channel *channel, uint32_t number,

@@ -59,6 +59,9 @@ static inline int lone_tear_down(void **state)
 {
     struct weft_control *control = *state;
     struct weft_engine *engine = control->engine;
+    if (atomic_load(&control->is_engaged)) {
+        weft_background_leave(engine);
+    }
     control->is_closing = true; /* no good-byes */
     weft_control_close(control);
     weft_engine_close(engine);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank whose time to shrink is up withdraws, and hears whether the others go on without it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "harness/harness.h"
+#include "lone.h"
+
+#include <pthread.h>
+
+#define CHANNEL 77
+#define NUMBER 3
+#define TIMEOUT_MS 30
+#define WAIT_MS 10000
+#define WITHDRAW 1  /* flags, as src/control/shrink.c has them */
+#define WITHDRAWN 2 /* the same */
+
+static _Atomic uint32_t withdrawals; /* that went up */
+
+/* There is nobody above; what would go there is looked at here. */
+weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
+                                      const void *payload, size_t len);
+
+weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
+                                      const void *payload, size_t len)
+{
+    (void)conn;
+    (void)payload;
+    (void)len;
+    if (frame->type == WEFT_WIRE_SHRINK && (frame->flags & WITHDRAW) != 0) {
+        atomic_fetch_add(&withdrawals, 1);
+    }
+    return WEFT_OK;
+}
+
+struct caller {
+    struct weft_control_channel *channel;
+    pthread_t thread;
+    uint32_t ranks[LONE_RANKS], count;
+    weft_status_t status;
+};
+
+static void *shrink(void *arg)
+{
+    struct caller *caller = arg;
+    caller->status = weft_control_shrink_wait(caller->channel, NUMBER, caller->ranks,
+                                              &caller->count, TIMEOUT_MS);
+    return NULL;
+}
+
+/* The call has begun, its time is up, and it has withdrawn. */
+static void begin(struct weft_control *control, struct caller *caller)
+{
+    atomic_store(&withdrawals, 0);
+    control->parent = lone_conn(control, 0, ROLE_PARENT, WEFT_WIRE_ATTACH);
+    assert_int_equal(
+        weft_control_channel_open(control, CHANNEL, NULL, LONE_RANKS, &caller->channel), WEFT_OK);
+    assert_int_equal(pthread_create(&caller->thread, NULL, shrink, caller), 0);
+    assert_true(harness_wait_reach(&withdrawals, 1, WAIT_MS));
+}
+
+static void tell(struct weft_control *control, uint8_t flags, const uint32_t *ranks, uint32_t count)
+{
+    struct weft_wire_frame frame = {.type = WEFT_WIRE_SHRUNK,
+                                    .flags = flags,
+                                    .comm = CHANNEL,
+                                    .src = 0,
+                                    .dst = WEFT_WIRE_NO_RANK,
+                                    .number = NUMBER,
+                                    .len = 8 + 4 * count};
+    uint8_t bytes[8 + 4 * LONE_RANKS] = {0};
+    put32(bytes + 4, count);
+    for (uint32_t i = 0; i < count; i++) {
+        put32(bytes + 8 + 4 * (size_t)i, ranks[i]);
+    }
+    weft_engine_lock(control->engine);
+    weft_control_shrink_arrived(control, control->parent, &frame, bytes);
+    weft_engine_unlock(control->engine);
+}
+
+static void end(struct caller *caller)
+{
+    assert_int_equal(pthread_join(caller->thread, NULL), 0);
+    weft_control_channel_close(caller->channel);
+}
+
+static void a_decision_that_crosses_the_withdrawal_counts(void **state)
+{
+    struct weft_control *control = *state;
+    const uint32_t both[] = {1, 2};
+    struct caller caller = {.count = 0};
+    begin(control, &caller);
+    tell(control, 0, both, 2);
+    end(&caller);
+    assert_int_equal(caller.status, WEFT_OK);
+    assert_int_equal(caller.count, 2);
+    assert_int_equal(caller.ranks[1], 2);
+}
+
+static void who_has_withdrawn_is_told_so_and_the_call_ends_by_its_deadline(void **state)
+{
+    struct weft_control *control = *state;
+    struct caller caller = {.count = 0};
+    begin(control, &caller);
+    tell(control, WITHDRAWN, NULL, 0);
+    end(&caller);
+    assert_int_equal(caller.status, WEFT_ERR_TIMEOUT);
+}
+
+static void without_an_answer_the_call_ends_all_the_same(void **state)
+{
+    struct weft_control *control = *state;
+    struct caller caller = {.count = 0};
+    begin(control, &caller);
+    end(&caller);
+    assert_int_equal(caller.status, WEFT_ERR_TIMEOUT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_decision_that_crosses_the_withdrawal_counts, lone_set_up,
+                                        lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_has_withdrawn_is_told_so_and_the_call_ends_by_its_deadline, lone_set_up,
+            lone_tear_down),
+        cmocka_unit_test_setup_teardown(without_an_answer_the_call_ends_all_the_same, lone_set_up,
+                                        lone_tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
