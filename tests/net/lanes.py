@@ -20,7 +20,7 @@ SEED = int(os.environ.get("LANES_SEED", random.SystemRandom().randrange(1 << 32)
 CHANCE = random.Random(SEED)
 PORT = 23471
 # how long two busy cores may keep a rank waiting, besides
-BUSY_S = (0.3 if not IS_LONG else 0.1) + (0.7 if IS_SLOW else 0)
+BUSY_S = (0.5 if not IS_LONG else 0.1) + (0.7 if IS_SLOW else 0)
 NEAR_S = 0.1  # FAULTS.md: a stall after a NIC of the sender goes
 FAR_S = 1.5   # a NIC of the receiver, or a path
 BACK_S = 5    # until a healed NIC carries bytes again

@@ -8,6 +8,7 @@ from lanes import IS_LONG, IS_SLOW, LanesCase, only_long, pause
 
 PAYLOAD = 0.95  # of a rate: what headers leave (docs/lab.md)
 TRIES = 4
+SHARE = 1 if IS_LONG else 0.85  # of a rate that a busy machine leaves: the long form holds the figures
 
 
 @unittest.skipIf(IS_SLOW, "an optimised build is measured")
@@ -44,9 +45,9 @@ class Rates(LanesCase):
 
     def test_four_nics_are_nearly_four_times_one(self):
         one, _ = self.measure(WEFT_SOCKET_IFNAME="=eth0")
-        self.assertGreater(one, 0.85e9 * PAYLOAD, "one NIC")
-        self.best_of(self.measure, lambda got: got[0] >= 3.6 * one and
-                     min(got[1]) > 0.9 * max(got[1]))
+        self.assertGreater(one, SHARE * 0.85e9 * PAYLOAD, "one NIC")
+        self.best_of(self.measure, lambda got: got[0] >= SHARE * 3.6 * one and
+                     min(got[1]) > SHARE * 0.9 * max(got[1]))
 
     def test_a_slower_nic_gets_what_it_carries(self):
         self.addCleanup(self.rate_all, ["1gbit"] * 4)
@@ -54,8 +55,8 @@ class Rates(LanesCase):
             self.lab.unplug(0, nic)
             self.addCleanup(self.lab.plug, 0, nic)
         self.rate_all(["1gbit", "250mbit"])
-        self.best_of(self.measure, lambda got: got[0] >= 0.9 * 1.25e9 * PAYLOAD and
-                     got[1][0] > 0.85e9 and 0.2e9 < got[1][1] < 0.3e9)
+        self.best_of(self.measure, lambda got: got[0] >= SHARE * 0.9 * 1.25e9 * PAYLOAD and
+                     got[1][0] > SHARE * 0.85e9 and SHARE * 0.2e9 < got[1][1] < 0.3e9)
 
     def test_a_nic_that_becomes_slow_gets_less(self):
         """And more again when it is quick."""
@@ -66,7 +67,8 @@ class Rates(LanesCase):
                 self.lab.set_rate(host, 1, "%dmbit" % megabits)
             pause(0.5)
             self.best_of(self.measure_now, lambda bits, least=megabits * 1e6:
-                         sum(bits) > 0.85 * (3e9 + least) and bits[1] > 0.5 * least)
+                         sum(bits) > SHARE * 0.85 * (3e9 + least) and
+                         bits[1] > 0.5 * least)
         self.finish(job)
 
     @only_long
