@@ -39,13 +39,21 @@ bool weft_control_tree_root_addr(const struct weft_control *control,
     return addr->family != 0 && weft_net_addr_from_wire(addr, addr_p) == WEFT_OK;
 }
 
+/* Or where everybody is. */
+static bool is_nowhere(const struct weft_wire_addr *addr)
+{
+    static const uint8_t loopback[16] = {[15] = 1};
+    return addr->family == 0 || (addr->family == 4 && addr->bytes[0] == 127) ||
+           (addr->family == 6 && memcmp(addr->bytes, loopback, sizeof(loopback)) == 0);
+}
+
 void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
                             size_t room)
 {
     const struct weft_wire_group *group = &control->table.group[control->table.group_of[rank]];
     uint32_t pid = control->table.pid[rank] & ~WEFT_WIRE_PID_FOREIGN;
     char addr[INET6_ADDRSTRLEN];
-    if (control->table.groups < 2 || group->addr.family == 0 ||
+    if (control->table.groups < 2 || is_nowhere(&group->addr) ||
         inet_ntop(group->addr.family == 4 ? AF_INET : AF_INET6, group->addr.bytes, addr,
                   sizeof(addr)) == NULL ||
         (size_t)snprintf(text, room, "rank %u (pid %u on %s, %s)", rank, pid, group->host, addr) >=

@@ -166,13 +166,15 @@ static inline void kill_check_survivor(struct harness *harness, const struct kil
     const char *text = harness_result(harness, rank)->text;
     struct messages_verdict verdict = {WEFT_ERR_PEER, plan->victim, kill_word(plan), since_ns};
     char host[72], place[80];
+    const char *at;
     if (plan->second > 0 && !messages_names(text, plan->victim)) {
         verdict.blamed = plan->second;
     }
     messages_check_verdict(harness, rank, &verdict, what);
     gethostname(host, sizeof(host));
-    snprintf(place, sizeof(place), " on %.64s)", host);
-    if (strstr(text, place) == NULL) {
+    snprintf(place, sizeof(place), " on %.64s", host);
+    at = strstr(text, place); /* behind it the address, if there is one */
+    if (at == NULL || strchr("),", at[strlen(place)]) == NULL) {
         fail_msg("%s: rank %d does not name the host: %s", what, rank, text);
     }
 }

@@ -27,6 +27,11 @@ class Variables(NetCase):
         self.addCleanup(server.close)
         return server
 
+    def await_calls(self, servers):
+        """Somebody has dialled each of them; that they notice may take a moment."""
+        wait_until(lambda: all(server.accepted > 0 for server in servers),
+                   START_S, "calls of foreign servers")
+
     def torch_job(self, count, port, *args, run_id="run", **more):
         return [self.rank(*args, **torch(rank, count, port, run_id), **more)
                 for rank in range(count)]
@@ -50,13 +55,13 @@ class Variables(NetCase):
         port = free_ports(NEIGHBOURS)
         servers = [self.foreigner(port + i) for i in range(3)]
         self.check_whole(self.torch_job(4, port, WEFT_JOIN="direct"))
-        self.assertGreater(servers[1].accepted, 0)
+        self.await_calls(servers[1:2])
 
     def test_torchrun_ports_taken_by_talkative_servers_are_passed_over(self):
         port = free_ports(NEIGHBOURS)
         servers = [self.foreigner(port + i, GARBAGE) for i in range(4)]
         self.check_whole(self.torch_job(4, port, WEFT_JOIN="direct"))
-        self.assertGreater(servers[1].accepted, 0)
+        self.await_calls(servers[1:2])
 
     def test_torchrun_without_a_free_port_says_that_they_are_in_use(self):
         port = free_ports(NEIGHBOURS)
@@ -133,7 +138,7 @@ class Variables(NetCase):
         servers = [self.foreigner(first), self.foreigner(first + 1, GARBAGE)]
         self.check_whole(self.slurm_job(
             4, 4711, WEFT_PORT_RANGE="%d-%d" % (first, first + 15), WEFT_JOIN="direct"))
-        self.assertTrue(all(server.accepted > 0 for server in servers))
+        self.await_calls(servers)
 
     def test_a_late_slurm_root_is_waited_for(self):
         job = free_ports(1)

@@ -409,7 +409,7 @@ static int abort_a_copy(int rank, struct harness_shared *shared, void *arg)
     const size_t len = 64 << 20;
     uint8_t *from = make_bytes(1, len), *to = allocate(len);
     weft_request_t requests[2] = {NULL};
-    struct killer killer = {NULL};
+    struct killer killer = {.comm = NULL};
     (void)arg;
     EXPECT_OK(job_join(rank, shared, NULL, &killer.comm));
     EXPECT_OK(weft_recv(killer.comm, to, len, rank, TAG, NULL, &requests[0]));

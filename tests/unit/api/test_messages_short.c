@@ -7,12 +7,12 @@
 #define TAG 3
 #define OTHER_TAG 4
 
-static int send_number(weft_comm_t comm, uint64_t number, int to, int tag)
+static weft_status_t send_number(weft_comm_t comm, uint64_t number, int to, int tag)
 {
     return weft_send(comm, &number, sizeof(number), to, tag, NULL);
 }
 
-static int recv_number(weft_comm_t comm, uint64_t *number_p, int from, int tag)
+static weft_status_t recv_number(weft_comm_t comm, uint64_t *number_p, int from, int tag)
 {
     return weft_recv(comm, number_p, sizeof(*number_p), from, tag, NULL, NULL);
 }

@@ -475,6 +475,13 @@ static inline bool fake_body(struct fake_lane *to)
     return true;
 }
 
+/* The next header and the next body, whichever are there. */
+static inline bool fake_both(struct fake_lane *to)
+{
+    bool has_arrived = fake_arrive(to);
+    return fake_body(to) || has_arrived;
+}
+
 /* This end learns that it is over; what was in the pipe is lost. */
 static inline void fake_end(struct fake_lane *fake)
 {

@@ -109,7 +109,7 @@ static void bring_all(struct end *to, uint32_t slot)
 {
     struct fake_lane *lane = lane_of(to, slot);
     uint32_t number = to->other->link.sent;
-    while (fake_arrive(lane) | fake_body(lane)) {
+    while (fake_both(lane)) {
         take(to);
     }
     assert_int_equal(to->link.received, number);

@@ -246,7 +246,7 @@ static inline bool move(struct fake_lane *fake)
         fake_end(fake); /* it hears of it at last */
         return true;
     }
-    return fake_arrive(fake) | fake_body(fake);
+    return fake_both(fake);
 }
 
 static inline void dial_now(struct end *end)

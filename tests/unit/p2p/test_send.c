@@ -28,7 +28,7 @@ static void bytes_that_follow_their_announcement_are_not_lost_with_its_lane(void
     poll_rank(sender);
     fake_arrive(lane_at(receiver, 1));
     poll_rank(receiver);
-    while (fake_arrive(lane_at(receiver, 0)) | fake_body(lane_at(receiver, 0))) {
+    while (fake_both(lane_at(receiver, 0))) {
         poll_rank(receiver);
     }
     settle_two(&two);
