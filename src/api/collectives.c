@@ -220,7 +220,8 @@ struct weft_op {
     uint32_t magic;
     struct weft_comm_tie tie;
     weft_call_t call;
-    char algorithm[]; /* call.algorithm, which was lent */
+    weft_status_t started; /* what the latest start said */
+    char algorithm[];      /* call.algorithm, which was lent */
 };
 
 static weft_status_t check_op(weft_op_t op, const char *name)
@@ -281,16 +282,24 @@ weft_status_t weft_op_start(weft_op_t op)
     if (status == WEFT_OK && op->tie.request != NULL) {
         return weft_fail(WEFT_ERR_BUSY, "weft_op_start: it still runs; wait for it first");
     }
-    return status == WEFT_OK ? run(op->tie.comm, &op->call, &op->tie.request, __func__) : status;
+    if (status == WEFT_OK) {
+        status = op->started = run(op->tie.comm, &op->call, &op->tie.request, __func__);
+    }
+    return status;
 }
 
 weft_status_t weft_op_wait(weft_op_t op, uint32_t timeout_ms)
 {
     weft_status_t status = check_tied(op, __func__);
     status = status == WEFT_OK ? weft_api_check_comm(op->tie.comm, __func__) : status;
-    return status == WEFT_OK && op->tie.request != NULL
-               ? weft_p2p_wait(&op->tie.request, timeout_ms)
-               : status;
+    if (status == WEFT_OK && op->tie.request != NULL) {
+        return weft_p2p_wait(&op->tie.request, timeout_ms);
+    }
+    if (status == WEFT_OK && op->started != WEFT_OK) {
+        return weft_fail(op->started, "weft_op_wait: it did not start: %s",
+                         weft_status_name(op->started));
+    }
+    return status;
 }
 
 /* Nobody waits for its result any more; false: it still runs. */

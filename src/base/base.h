@@ -338,6 +338,8 @@ weft_status_t weft_process_id(uint64_t *id_p);
 /* Reads the system's small files (files.c): at most room - 1 bytes, ended by a zero; false when there is
  * no such file. */
 bool weft_file_read(const char *path, char *text, size_t room);
+/* Is this more than a file may have (ulimit -f)? Who goes beyond is killed by a signal, by default. */
+bool weft_file_exceeds_limit(size_t len);
 
 /* ---- secrets (secrets.c): memory left out of core dumps, zero in forked children ---- */
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 bool weft_file_read(const char *path, char *text, size_t room)
@@ -27,4 +28,11 @@ bool weft_file_read(const char *path, char *text, size_t room)
     weft_fd_close(fd);
     text[used] = '\0';
     return got >= 0;
+}
+
+bool weft_file_exceeds_limit(size_t len)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           len > limit.rlim_cur;
 }

@@ -137,6 +137,9 @@ void weft_control_channel_end_by(struct weft_control_channel *channel,
     ring(channel);
     weft_control_collect_end(channel, status, channel->text);
     weft_control_mail_end(channel, status, channel->text);
+    if (status == WEFT_ERR_ABORTED) { /* other ends are why ranks shrink */
+        weft_control_shrink_abort(channel, channel->text);
+    }
     if (channel->control->observer != NULL) {
         channel->control->observer->ended(channel->control->observer, channel->id, status,
                                           channel->text);
@@ -217,6 +220,7 @@ static void run_abort(struct weft_engine_task *task)
     struct weft_wire_notice notice = {.status = WEFT_ERR_ABORTED,
                                       .rank = channel->members[channel->rank]};
     memcpy(notice.text, abort->text, sizeof(notice.text));
+    weft_control_shrink_abort(channel, notice.text);
     if (atomic_load(&channel->ended) != 0) {
         weft_control_op_done(&abort->op, WEFT_OK, "");
         return;

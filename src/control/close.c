@@ -6,6 +6,7 @@
 
 #define RESEND_MS 2000
 #define OWED_MS 500
+#define ORPHANS_MS 400 /* orphans have found their next parent by then */
 
 void weft_control_close_list(struct weft_list *list)
 {
@@ -49,6 +50,23 @@ static void say_bye(struct weft_control *control)
     weft_control_flood(control, &frame, NULL, 0);
     weft_engine_unlock(control->engine);
     flush(control);
+}
+
+/* Who leaves right after a verdict, as most programs do, may be the only one who knows it, and those who look for a parent
+ * would judge anew: it waits for them. */
+static void await_orphans(struct weft_control *control)
+{
+    uint64_t deadline_ns = control->judged_ns + ORPHANS_MS * WEFT_NS_PER_MS;
+    _Atomic uint32_t never = 0;
+    bool is_expecting = control->judged_ns != 0;
+    while (is_expecting && weft_clock_ns() < deadline_ns) {
+        weft_engine_lock(control->engine);
+        is_expecting = weft_control_heal_expects(control);
+        weft_engine_unlock(control->engine);
+        if (is_expecting) {
+            weft_engine_wait(control->engine, &never, weft_clock_after_ms(1));
+        }
+    }
 }
 
 static bool is_resending(const struct weft_control *control)
@@ -98,6 +116,7 @@ void weft_control_close(struct weft_control *control)
         return;
     }
     if (!control->is_closing) {
+        await_orphans(control);
         say_bye(control);
         await_resent(control);
     }

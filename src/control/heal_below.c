@@ -233,6 +233,21 @@ static void look(struct weft_control_heal *heal, uint64_t now_ns)
     }
 }
 
+bool weft_control_heal_expects(struct weft_control *control)
+{
+    if (control->heal == NULL || control->is_gone == NULL) {
+        return false;
+    }
+    for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
+        if (!control->is_out[rank] && rank != control->self.rank &&
+            weft_control_conn_to(control, rank) == NULL &&
+            weft_control_tree_up(&control->tree, control->is_out, rank) == control->self.rank) {
+            return true;
+        }
+    }
+    return control->heal->is_seeking;
+}
+
 void weft_heal_below_changed(struct weft_control_heal *heal, uint64_t from_ns)
 {
     heal->changed_ns = heal->check_ns = from_ns;

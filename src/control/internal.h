@@ -91,6 +91,7 @@ struct weft_control {
     uint32_t *
         via; /* [ranks]: by which child a rank was heard of, or NO_RANK; owned; NULL: nobody is gone */
     uint32_t verdicts;   /* coordinator: how many were given */
+    uint64_t judged_ns;  /* when the latest came; 0: none has */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_control_observer *observer; /* lent */
@@ -257,6 +258,8 @@ void weft_control_heal_hello(struct weft_control *control, struct weft_net_conn 
 bool weft_control_heal_first(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_heal_opened(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn *conn);
+/* Is there somebody who should hang below us and has not come yet? Or do we look for a parent? */
+bool weft_control_heal_expects(struct weft_control *control);
 /* A connection was heard for the first time. */
 void weft_control_heal_heard(struct weft_control *control);
 /* The end of a connection made to heal the tree, on which its other end never spoke: that one may live, and have found
@@ -275,6 +278,8 @@ void weft_control_shrink_arrived(struct weft_control *control, struct weft_net_c
 /* Somebody is gone, or we coordinate: can anything be decided now? */
 void weft_control_shrink_check(struct weft_control *control);
 /* There is another coordinator: who waits asks it. */
+/* Somebody aborts while this rank shrinks: it goes its own way. */
+void weft_control_shrink_abort(struct weft_control_channel *channel, const char *text);
 void weft_control_shrink_moved(struct weft_control *control);
 /* What was decided, to a new neighbour. */
 void weft_control_shrink_tell(struct weft_control *control, struct weft_net_conn *conn);

@@ -517,6 +517,20 @@ static uint64_t give_up(struct weft_control_op *base)
     return base->channel->shrink == base ? LEAVE_MS : 0; /* else it is answered already */
 }
 
+void weft_control_shrink_abort(struct weft_control_channel *channel, const char *text)
+{
+    struct shrink_op *op =
+        channel->shrink != NULL ? WEFT_CONTAINER_OF(channel->shrink, struct shrink_op, op) : NULL;
+    if (op == NULL) {
+        return;
+    }
+    op->is_leaving = true;
+    ask(op, WITHDRAW);
+    if (channel->shrink == &op->op) {
+        end_op(op, WEFT_ERR_ABORTED, text);
+    }
+}
+
 weft_status_t weft_control_shrink_wait(struct weft_control_channel *channel, uint32_t number,
                                        uint32_t *ranks, uint32_t *count_p, uint64_t timeout_ms)
 {

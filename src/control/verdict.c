@@ -108,6 +108,7 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
         return;
     }
     control->verdicts = notice->number > control->verdicts ? notice->number : control->verdicts;
+    control->judged_ns = weft_clock_ns();
     weft_control_history_add(control, comm, notice);
     weft_control_flood(control, &frame, bytes, len);
     if (comm == 0) {

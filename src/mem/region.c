@@ -126,6 +126,14 @@ static weft_status_t create_file(const char *name, size_t len, int *fd_p)
     if (fd < 0) {
         return weft_fail_errno("shared memory '%s': cannot create it", name);
     }
+    if (weft_file_exceeds_limit(len)) { /* else it would be a signal */
+        status =
+            weft_fail(WEFT_ERR_SYSTEM,
+                      "shared memory '%s': %zu bytes are more than a file may have here; raise "
+                      "the limit (ulimit -f)",
+                      name, len);
+        goto err_close;
+    }
     if (ftruncate(fd, (off_t)len) != 0) {
         status = weft_fail_errno("shared memory '%s': cannot make it %zu bytes long", name, len);
         goto err_close;

@@ -236,6 +236,12 @@ static void fail_active(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer)
     }
 }
 
+/* What this rank lacks is not the other one's fault. */
+static bool is_ours(weft_status_t status)
+{
+    return status == WEFT_ERR_SYSTEM || status == WEFT_ERR_MEMORY;
+}
+
 void weft_p2p_tell_members(const struct weft_p2p_comm *comm, const struct weft_p2p_peer *peer)
 {
     const struct weft_p2p_spec *spec = &comm->p2p->spec;
@@ -244,7 +250,9 @@ void weft_p2p_tell_members(const struct weft_p2p_comm *comm, const struct weft_p
         spec->fail(spec->context,
                    &(struct weft_p2p_failure){.comm = comm->channel,
                                               .status = peer->gone_status,
-                                              .rank = peer->link.peer,
+                                              .rank = is_ours(peer->gone_status)
+                                                          ? weft_p2p_job_rank(comm, comm->rank)
+                                                          : peer->link.peer,
                                               .text = peer->gone_text},
                    false);
     }

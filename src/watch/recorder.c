@@ -37,7 +37,8 @@ static int make_file(uint32_t rank, size_t len)
     int fd;
     snprintf(name, sizeof(name), "%s%u", WEFT_RECORD_MEMFD, rank);
     fd = weft_fd_own(memfd_create(name, MFD_CLOEXEC));
-    if (fd >= 0 && (ftruncate(fd, (off_t)len) != 0 || fallocate(fd, 0, 0, (off_t)len) != 0)) {
+    if (fd >= 0 && (weft_file_exceeds_limit(len) || ftruncate(fd, (off_t)len) != 0 ||
+                    fallocate(fd, 0, 0, (off_t)len) != 0)) {
         weft_fd_close(fd);
         return -1;
     }

@@ -308,6 +308,28 @@ static void operations_that_cannot_be_are_refused(void **state)
     run_ways(PROCESSES, 2, run_refused);
 }
 
+/* ---- a start that failed ---- */
+
+static int run_failed(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    struct flight flight = {0};
+    weft_comm_t other = NULL;
+    EXPECT_OK(weft_comm_duplicate(comm, &other));
+    EXPECT_PASS(make_op(&flight, 1, other, rank, shared));
+    EXPECT_OK(weft_abort(other, "enough"));
+    EXPECT(weft_op_start(flight.op) == WEFT_ERR_ABORTED);
+    EXPECT(weft_op_wait(flight.op, WAIT_MS) == WEFT_ERR_ABORTED);
+    EXPECT_PASS(end_op(&flight, rank, shared));
+    EXPECT_OK(weft_comm_close(other));
+    return 0;
+}
+
+static void who_waits_for_what_did_not_start_hears_so(void **state)
+{
+    (void)state;
+    run_ways(SHM_PROCESSES, 1, run_failed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +341,7 @@ int main(void)
         cmocka_unit_test(an_operation_that_runs_is_busy),
         cmocka_unit_test(an_operation_ends_with_its_communicator),
         cmocka_unit_test(operations_that_cannot_be_are_refused),
+        cmocka_unit_test(who_waits_for_what_did_not_start_hears_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

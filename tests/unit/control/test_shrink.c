@@ -14,12 +14,13 @@
 
 #define CHANNEL 77
 #define NUMBER 3
-#define TIMEOUT_MS 30
+#define SHORT_MS 30
 #define WAIT_MS 10000
 #define WITHDRAW 1  /* flags, as src/control/shrink.c has them */
 #define WITHDRAWN 2 /* the same */
 
-static _Atomic uint32_t withdrawals; /* that went up */
+static _Atomic uint32_t asked, withdrawals; /* that went up */
+static uint64_t timeout_ms;
 
 /* There is nobody above; what would go there is looked at here. */
 weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
@@ -31,6 +32,7 @@ weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wi
     (void)conn;
     (void)payload;
     (void)len;
+    atomic_fetch_add(&asked, frame->type == WEFT_WIRE_SHRINK);
     if (frame->type == WEFT_WIRE_SHRINK && (frame->flags & WITHDRAW) != 0) {
         atomic_fetch_add(&withdrawals, 1);
     }
@@ -48,18 +50,24 @@ static void *shrink(void *arg)
 {
     struct caller *caller = arg;
     caller->status = weft_control_shrink_wait(caller->channel, NUMBER, caller->ranks,
-                                              &caller->count, TIMEOUT_MS);
+                                              &caller->count, timeout_ms);
     return NULL;
+}
+
+static void open_channel(struct weft_control *control, struct caller *caller)
+{
+    control->parent = lone_conn(control, 0, ROLE_PARENT, WEFT_WIRE_ATTACH);
+    assert_int_equal(
+        weft_control_channel_open(control, CHANNEL, NULL, LONE_RANKS, &caller->channel), WEFT_OK);
+    assert_int_equal(pthread_create(&caller->thread, NULL, shrink, caller), 0);
 }
 
 /* The call has begun, its time is up, and it has withdrawn. */
 static void begin(struct weft_control *control, struct caller *caller)
 {
+    timeout_ms = SHORT_MS;
     atomic_store(&withdrawals, 0);
-    control->parent = lone_conn(control, 0, ROLE_PARENT, WEFT_WIRE_ATTACH);
-    assert_int_equal(
-        weft_control_channel_open(control, CHANNEL, NULL, LONE_RANKS, &caller->channel), WEFT_OK);
-    assert_int_equal(pthread_create(&caller->thread, NULL, shrink, caller), 0);
+    open_channel(control, caller);
     assert_true(harness_wait_reach(&withdrawals, 1, WAIT_MS));
 }
 
@@ -111,6 +119,21 @@ static void who_has_withdrawn_is_told_so_and_the_call_ends_by_its_deadline(void 
     assert_int_equal(caller.status, WEFT_ERR_TIMEOUT);
 }
 
+static void an_abort_ends_it(void **state)
+{
+    struct weft_control *control = *state;
+    struct caller caller = {.count = 0};
+    timeout_ms = WAIT_MS;
+    atomic_store(&withdrawals, 0);
+    atomic_store(&asked, 0);
+    open_channel(control, &caller);
+    assert_true(harness_wait_reach(&asked, 1, WAIT_MS));
+    assert_int_equal(weft_control_channel_abort(caller.channel, "enough"), WEFT_OK);
+    end(&caller);
+    assert_int_equal(caller.status, WEFT_ERR_ABORTED);
+    assert_true(atomic_load(&withdrawals) > 0);
+}
+
 static void without_an_answer_the_call_ends_all_the_same(void **state)
 {
     struct weft_control *control = *state;
@@ -128,6 +151,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             who_has_withdrawn_is_told_so_and_the_call_ends_by_its_deadline, lone_set_up,
             lone_tear_down),
+        cmocka_unit_test_setup_teardown(an_abort_ends_it, lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(without_an_answer_the_call_ends_all_the_same, lone_set_up,
                                         lone_tear_down),
     };

@@ -316,6 +316,23 @@ static void a_host_without_pages_is_named_as_the_reason(void **state)
     assert_int_equal(weft_fd_count(), 0);
 }
 
+static void what_no_file_may_have_is_an_error_and_no_signal(void **state)
+{
+    struct weft_mem_region region;
+    struct rlimit all, little;
+    weft_status_t status;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    little = (struct rlimit){.rlim_cur = MIB, .rlim_max = all.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    status = weft_mem_region_open("long", 2 * MIB, &region);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(status, WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_error_text(), "ulimit -f"));
+    assert_int_equal(weft_fd_count(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +347,7 @@ int main(void)
         cmocka_unit_test(impossible_lengths_are_refused_before_memory_is_taken),
         cmocka_unit_test(a_failure_leaves_nothing_behind),
         cmocka_unit_test(a_host_without_pages_is_named_as_the_reason),
+        cmocka_unit_test(what_no_file_may_have_is_an_error_and_no_signal),
         cmocka_unit_test(signals_do_not_keep_a_region_from_being_reserved),
     };
 
