@@ -64,6 +64,31 @@ static void a_second_init_is_fine(void **state)
     }
 }
 
+/* NCCL 2.28.3 to 2.29.7: after the last communicator the plugin is unloaded, and its name is forgotten. */
+static void it_is_found_again_by_the_default_name(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    void *library = dlopen(WEFT_NCCL_PATH, RTLD_NOW | RTLD_LOCAL), *again;
+    (void)state;
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    pair_move(&plugin, &pair, 300000);
+    pair_close(&plugin, &pair);
+    assert_int_equal(0, plugin.net.v11->finalize(plugin.context));
+    assert_int_equal(0, dlclose(library)); /* ours, and the one of plugin_open: the first test, so that is all */
+    assert_int_equal(0, dlclose(library));
+    again = dlopen("libnccl-net.so", RTLD_NOW | RTLD_LOCAL);
+    if (again == NULL) {
+        fail_msg("%s", dlerror());
+    }
+    assert_ptr_equal(plugin.net.symbol, dlsym(again, "ncclNetPlugin_v11"));
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    pair_move(&plugin, &pair, 300000);
+    pair_close(&plugin, &pair);
+}
+
 static void devices_have_names_and_speeds(void **state)
 {
     struct plugin plugin;
@@ -150,6 +175,7 @@ static void memory_is_registered_as_it_comes(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_found_again_by_the_default_name),
         cmocka_unit_test(all_members_are_there),
         cmocka_unit_test(nothing_else_is_exported),
         cmocka_unit_test(a_second_init_is_fine),
