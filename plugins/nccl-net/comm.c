@@ -60,6 +60,9 @@ void weft_nccl_comm_free(struct weft_nccl_comm *comm)
 {
     struct weft_engine *engine = weft_nccl_core.engine;
     uint32_t count;
+    if (comm->is_sender) {
+        weft_nccl_send_flush(comm);
+    }
     weft_engine_lock(engine);
     comm->is_closing = true;
     weft_list_remove(&comm->node);

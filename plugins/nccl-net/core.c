@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define TICK_MS 100
 
@@ -83,7 +84,7 @@ static void ticked(struct weft_engine_timer *timer, uint64_t now_ns)
     for (struct weft_list *node = all->next; node != all; node = node->next) {
         weft_nccl_tend(WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node), now_ns);
     }
-    weft_nccl_leaving_sweep(now_ns, false);
+    weft_nccl_leaving_tend(now_ns);
     weft_engine_timer_set(weft_nccl_core.engine, timer, now_ns + TICK_MS * WEFT_NS_PER_MS);
 }
 
@@ -165,7 +166,7 @@ static void close_all(void)
     int carrier = weft_nccl_core.carrier.fd;
     if (engine != NULL) {
         weft_engine_lock(engine);
-        weft_nccl_leaving_sweep(weft_clock_ns(), true);
+        weft_nccl_leaving_end();
         weft_engine_timer_cancel(engine, &weft_nccl_core.tick);
         weft_engine_remove(engine, &weft_nccl_core.carrier);
         weft_fd_close(carrier);
@@ -256,9 +257,30 @@ static void say_counters(void)
                                                         WEFT_COUNTER_EVICTED));
 }
 
+/* Life's lock, which is not held meanwhile. Who closes last waits until the process could end without harm. */
+static void wait_for_leavers(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    uint64_t until_ns =
+        weft_clock_after_ms((uint64_t)weft_nccl_core.params.number[WEFT_PARAM_PATH_TIMEOUT]);
+    bool is_safe = false;
+    while (users == 1 && !is_safe && weft_clock_ns() < until_ns) {
+        pthread_mutex_unlock(&life);
+        weft_engine_poll(weft_nccl_core.engine);
+        weft_engine_lock(weft_nccl_core.engine);
+        is_safe = weft_nccl_leaving_tend(weft_clock_ns());
+        weft_engine_unlock(weft_nccl_core.engine);
+        if (!is_safe) {
+            nanosleep(&pause, NULL);
+        }
+        pthread_mutex_lock(&life);
+    }
+}
+
 void weft_nccl_core_give(void)
 {
     pthread_mutex_lock(&life);
+    wait_for_leavers();
     if (--users == 0) {
         say_counters();
         close_all();

@@ -168,12 +168,14 @@ weft_status_t weft_nccl_handle_decode(const uint8_t in[WEFT_NCCL_HANDLE_LEN],
 
 /* ---- greetings ---- */
 
+enum { GREETS_FIRST = 1, GREETS_LAST };
+
 size_t weft_nccl_greeting_encode(const struct weft_nccl_greeting *greeting,
                                  uint8_t out[WEFT_NCCL_GREETING_MAX])
 {
     memcpy(out, greeting->token, WEFT_NCCL_TOKEN_LEN);
     put(out + 16, greeting->comm, 8);
-    put(out + 24, greeting->is_first, 2);
+    put(out + 24, greeting->is_last ? GREETS_LAST : greeting->is_first ? GREETS_FIRST : 0, 2);
     put(out + 26, greeting->id, 2);
     put(out + 28, greeting->slot, 2);
     put(out + 30, greeting->count, 2);
@@ -193,11 +195,12 @@ weft_status_t weft_nccl_greeting_decode(const void *bytes, size_t len,
     }
     memcpy(greeting.token, in, WEFT_NCCL_TOKEN_LEN);
     greeting.comm = get(in + 16, 8);
-    greeting.is_first = get(in + 24, 2) == 1;
+    greeting.is_first = get(in + 24, 2) == GREETS_FIRST;
+    greeting.is_last = get(in + 24, 2) == GREETS_LAST;
     greeting.id = (uint16_t)get(in + 26, 2);
     greeting.slot = (uint16_t)get(in + 28, 2);
     greeting.count = (uint16_t)get(in + 30, 2);
-    if (get(in + 24, 2) > 1 || greeting.count > WEFT_NCCL_LANES ||
+    if (get(in + 24, 2) > GREETS_LAST || greeting.count > WEFT_NCCL_LANES ||
         len != 32 + (size_t)2 * greeting.count) {
         return weft_fail(WEFT_ERR_PROTOCOL, "a greeting of the wrong length");
     }

@@ -75,6 +75,7 @@ struct weft_nccl_greeting {
     uint8_t token[WEFT_NCCL_TOKEN_LEN];
     uint64_t comm;
     bool is_first; /* a new connection */
+    bool is_last;  /* no lane at all: the sender has closed, and reads no more notes */
     uint16_t id;   /* of the lane; they grow */
     uint16_t slot;
     uint16_t count; /* lanes with lower ids that live on; all others with lower ids are given up */

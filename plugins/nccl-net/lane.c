@@ -7,18 +7,14 @@
 #include "nccl.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define KEEPALIVE_S 1 /* a path that is dead is known after KEEPALIVE_S + KEEPALIVE_COUNT … */
 #define KEEPALIVE_COUNT 4
-#define LEAVE_MS 2000
 
 /* ---- ownership ---- */
 
@@ -39,6 +35,16 @@ static void set_state(struct weft_nccl_lane *lane, enum weft_nccl_lane_state sta
     }
 }
 
+/* A sender that goes on resets what it gives up: an end without a reset means that it has closed, or is no more. */
+static void hang_up(struct weft_nccl_lane *lane)
+{
+    const struct linger reset = {.l_onoff = 1};
+    if (lane->comm->is_sender && atomic_load(&lane->comm->result) == NCCL_SUCCESS) {
+        setsockopt(lane->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    }
+    weft_fd_close(lane->fd);
+}
+
 static void lose(struct weft_nccl_lane *lane, const char *why)
 {
     struct weft_nccl_comm *comm = lane->comm;
@@ -50,7 +56,8 @@ static void lose(struct weft_nccl_lane *lane, const char *why)
         weft_nccl_recv_lost(lane);
     }
     pthread_mutex_unlock(&comm->lock);
-    weft_fd_close(lane->fd);
+    weft_nccl_helper_unwatch(lane);
+    hang_up(lane);
     lane->fd = -1;
     weft_nccl_count(WEFT_NCCL_COUNT_LANES_LOST, 1);
     if (atomic_load(&comm->result) == NCCL_SUCCESS) {
@@ -255,52 +262,15 @@ uint32_t weft_nccl_lane_silent_ms(struct weft_nccl_lane *lane)
     return ms;
 }
 
-/* ---- leaving: a peer that is still reading must get all that was sent ---- */
+/* ---- ends ---- */
 
-struct leaver {
-    struct weft_list node;
-    int fd;
-    uint64_t until_ns;
-};
-
-static bool has_said_all(int fd)
+void weft_nccl_lane_hush(struct weft_nccl_lane *lane)
 {
-    int waiting = 0;
-    return ioctl(fd, SIOCOUTQ, &waiting) != 0 || waiting == 0;
-}
-
-static void leave(int fd)
-{
-    struct leaver *leaver = has_said_all(fd) ? NULL : malloc(sizeof(*leaver));
-    if (leaver == NULL) {
-        weft_fd_close(fd);
-        return;
+    own(lane);
+    if (lane->fd >= 0) {
+        shutdown(lane->fd, SHUT_WR); /* its end tells the sender that no note comes behind it */
     }
-    /* Closed, it would answer the peer's next note with a reset, and forget what it still has to send. */
-    shutdown(fd, SHUT_WR);
-    leaver->fd = fd;
-    leaver->until_ns = weft_clock_after_ms(LEAVE_MS);
-    weft_list_append(&weft_nccl_core.leaving, &leaver->node);
-}
-
-void weft_nccl_leaving_sweep(uint64_t now_ns, bool is_last)
-{
-    struct weft_list *leaving = &weft_nccl_core.leaving;
-    for (struct weft_list *node = leaving->next, *next; node != leaving; node = next) {
-        struct leaver *leaver = WEFT_CONTAINER_OF(node, struct leaver, node);
-        next = node->next;
-        while (is_last && !has_said_all(leaver->fd) && weft_clock_ns() < leaver->until_ns) {
-            struct pollfd hung = {.fd = leaver->fd};
-            if (poll(&hung, 1, 1) != 0) {
-                break; /* the peer is gone */
-            }
-        }
-        if (is_last || has_said_all(leaver->fd) || now_ns >= leaver->until_ns) {
-            weft_fd_close(leaver->fd);
-            weft_list_remove(node);
-            free(leaver);
-        }
-    }
+    disown(lane);
 }
 
 void weft_nccl_lane_stop(struct weft_nccl_lane *lane)
@@ -311,11 +281,13 @@ void weft_nccl_lane_stop(struct weft_nccl_lane *lane)
     pthread_mutex_lock(&lane->comm->lock);
     set_state(lane, WEFT_NCCL_LANE_DEAD);
     pthread_mutex_unlock(&lane->comm->lock);
-    if (lane->fd >= 0 && lane->comm->is_sender) {
+    if (lane->fd >= 0) {
         weft_nccl_helper_unwatch(lane);
-        leave(lane->fd);
-    } else {
-        weft_fd_close(lane->fd);
+        if (lane->comm->is_sender && lane->comm->is_closing) {
+            weft_nccl_leave(lane->comm, lane->fd);
+        } else {
+            hang_up(lane);
+        }
     }
     lane->fd = -1;
     disown(lane);

@@ -4,8 +4,8 @@
  *
  * A connection (comm) leads one way, from isend to irecv, over several lanes: TCP connections, over every NIC of its
  * device. Messages are cut into chunks; whichever lane has room takes the next one. The receiver says when
- * messages have landed; until then the sender's memory is lent (small messages are copied and done at once), so
- * that what a dead lane carried can go again.
+ * messages have landed; until then the sender's memory is lent (small messages are copied, and done when a socket has
+ * them), so that what a dead lane carried can go again.
  *
  * Who does what:
  *   set-up, lanes that come and go, silence   under the engine's lock: whoever calls connect or accept, and
@@ -33,7 +33,7 @@
 #define WEFT_NCCL_GROUP 8                    /* receives of one irecv */
 #define WEFT_NCCL_SENDS 64                   /* sent and not known to have landed */
 #define WEFT_NCCL_RECEIVES 256               /* ≥ requests × group */
-#define WEFT_NCCL_COPIES ((size_t)256 << 10) /* of sends that are done and have not landed */
+#define WEFT_NCCL_COPIES ((size_t)256 << 10) /* of sends that have not landed */
 #define WEFT_NCCL_SMALL 4096 /* up to here a message may be read together with its header */
 #define WEFT_NCCL_STAGE (WEFT_NCCL_SMALL + WEFT_NCCL_CHUNK_LEN)
 
@@ -115,7 +115,7 @@ struct weft_nccl_core {
     struct weft_engine_source carrier; /* fd -1: no news of NICs */
     bool is_nic_down[WEFT_NCCL_NICS];  /* as far as that was heard */
     struct weft_list listeners, comms; /* engine lock */
-    struct weft_list leaving; /* sockets whose last bytes are not acknowledged; engine lock */
+    struct weft_list leaving;          /* leave.c; engine lock */
     uint32_t helper_count;
     struct weft_nccl_helper *helpers; /* owned */
 };
@@ -200,8 +200,16 @@ uint32_t weft_nccl_lane_silent_ms(struct weft_nccl_lane *lane);
 struct weft_nccl_lane *weft_nccl_lane_new(struct weft_nccl_comm *comm);
 /* It did not come up. Engine lock. */
 void weft_nccl_lane_drop(struct weft_nccl_lane *lane);
-/* Closes sockets that have said all, or had their time; is_last: waits for that. Engine lock. */
-void weft_nccl_leaving_sweep(uint64_t now_ns, bool is_last);
+/* The sender has closed: says no more by this lane, for good. Engine lock. */
+void weft_nccl_lane_hush(struct weft_nccl_lane *lane);
+
+/* ---- sockets of senders that have closed (leave.c); engine lock ---- */
+
+/* What the socket has taken still goes out. */
+void weft_nccl_leave(struct weft_nccl_comm *comm, int fd);
+/* Now and then. Could all of them be left to the kernel? */
+bool weft_nccl_leaving_tend(uint64_t now_ns);
+void weft_nccl_leaving_end(void);
 
 /* ---- connections (comm.c) ---- */
 
@@ -262,8 +270,9 @@ struct weft_nccl_comm {
     /* engine lock */
     struct weft_list node;
     bool is_closing;
-    uint64_t alone_ns;            /* since when no lane is up; 0: one is */
-    struct weft_engine_task poke; /* something to do before the next tick */
+    struct weft_nccl_leaver *leaver; /* then, of a sender: lent by leave.c */
+    uint64_t alone_ns;               /* since when no lane is up; 0: one is */
+    struct weft_engine_task poke;    /* something to do before the next tick */
     _Atomic bool is_poked;
 
     /* sender; engine lock */
@@ -299,6 +308,8 @@ struct weft_nccl_comm {
     struct weft_list pending;
     uint8_t token[WEFT_NCCL_TOKEN_LEN];
     /* receiver; comm's lock */
+    bool is_left;  /* the sender has said that it has closed: no notes any more */
+    bool is_ended; /* a lane ended as those of a process do that has closed, or was killed */
     struct weft_nccl_receive *receives; /* owned, ring by number */
     uint64_t posted, floor;             /* receives; all messages below have landed */
     uint64_t told;                      /* of the floor, to the sender */
@@ -342,6 +353,11 @@ bool weft_nccl_recv_notes(struct weft_nccl_lane *lane, const char **why_p);
 void weft_nccl_recv_tell(struct weft_nccl_comm *comm);
 /* It came up: the first thing to say. */
 void weft_nccl_send_open(struct weft_nccl_lane *lane);
+/* Before closing: what was called done and is in no socket, because its lane was lost, goes out. Waits for that, at most
+ * WEFT_PATH_TIMEOUT. No lock. */
+void weft_nccl_send_flush(struct weft_nccl_comm *comm);
+/* The sender has closed. Engine lock. */
+void weft_nccl_recv_left(struct weft_nccl_comm *comm);
 /* The lane is lost: comm's lock. */
 void weft_nccl_send_lost(struct weft_nccl_lane *lane);
 void weft_nccl_recv_lost(struct weft_nccl_lane *lane);
@@ -358,6 +374,21 @@ void weft_nccl_rate_offer(struct weft_nccl_comm *comm);
 /* ---- lanes come and go (setup.c: the first; heal.c: all others); engine lock ---- */
 
 weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_t pair);
+/* One connection: from which NIC to which address of the handle, and what it says. */
+struct weft_nccl_call {
+    const struct weft_nccl_handle *handle;
+    const struct weft_nccl_pair *pair;
+    const struct weft_wire_self *self; /* these live as long as the connection */
+    const struct weft_net_conn_ops *ops;
+    void *owner;
+};
+weft_status_t weft_nccl_call(const struct weft_nccl_call *call,
+                             const struct weft_nccl_greeting *greeting,
+                             struct weft_net_conn **conn_p);
+/* Calls of a connection's owner that cannot come. */
+void weft_nccl_never(struct weft_net_conn *conn);
+void weft_nccl_never_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
+                           const uint8_t *payload);
 void weft_nccl_tend(struct weft_nccl_comm *comm, uint64_t now_ns);
 void weft_nccl_heal_lost(struct weft_nccl_lane *lane, weft_status_t status, bool is_refused,
                          const char *why);

@@ -344,13 +344,15 @@ bool weft_nccl_recv_notes(struct weft_nccl_lane *lane, const char **why_p)
     ssize_t sent;
     bool is_deaf;
     pthread_mutex_lock(&comm->lock);
+    comm->down_count = comm->is_left ? 0 : comm->down_count;
+    comm->owes_notes &= !comm->is_left;
     while (comm->down_count > 0) {
         struct weft_nccl_note down = {.type = WEFT_NCCL_TYPE_DOWN,
                                       .value = comm->down[--comm->down_count]};
         weft_nccl_note_encode(&down, out + len);
         len += WEFT_NCCL_NOTE_LEN;
     }
-    if (comm->floor > comm->told || comm->owes_notes) {
+    if (!comm->is_left && (comm->floor > comm->told || comm->owes_notes)) {
         struct weft_nccl_note landed = {.type = WEFT_NCCL_TYPE_LANDED, .value = comm->floor};
         weft_nccl_note_encode(&landed, out + len);
         len += WEFT_NCCL_NOTE_LEN;
@@ -382,6 +384,16 @@ bool weft_nccl_recv_notes(struct weft_nccl_lane *lane, const char **why_p)
 void weft_nccl_recv_lost(struct weft_nccl_lane *lane)
 {
     lane->comm->owes_notes = true; /* what was said by it may be lost */
+}
+
+void weft_nccl_recv_left(struct weft_nccl_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    comm->is_left = true;
+    pthread_mutex_unlock(&comm->lock);
+    for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+        weft_nccl_lane_hush(comm->lanes[i]);
+    }
 }
 
 /* ---- what NCCL calls ---- */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #define CALLER_BUDGET ((size_t)128 << 10) /* bytes that one call of test() moves by a lane */
 #define HELPER_BUDGET ((size_t)1 << 20)
@@ -25,6 +26,15 @@ static struct weft_nccl_send *send_at(struct weft_nccl_comm *comm, uint64_t numb
 }
 
 /* Comm's lock. */
+static void finish(struct weft_nccl_send *send)
+{
+    if (send->request != NULL) {
+        send->request->landed = send->request->count;
+        send->request = NULL;
+    }
+}
+
+/* Comm's lock. */
 static void retire(struct weft_nccl_comm *comm)
 {
     while (comm->retired < comm->landed) {
@@ -35,10 +45,7 @@ static void retire(struct weft_nccl_comm *comm)
         comm->again -= send->again;
         send->again = 0;
         comm->freed = send->is_eager ? send->copied : comm->freed;
-        if (send->request != NULL) {
-            send->request->landed = send->request->count;
-            send->request = NULL;
-        }
+        finish(send);
         comm->retired++;
     }
     if (comm->first_unsent < comm->retired) {
@@ -155,13 +162,18 @@ void weft_nccl_send_open(struct weft_nccl_lane *lane)
 static void end_chunk(struct weft_nccl_lane *lane)
 {
     struct weft_nccl_comm *comm = lane->comm;
+    struct weft_nccl_send *send;
     if (lane->is_opening) {
         lane->has_frame = lane->is_opening = false;
         return;
     }
     pthread_mutex_lock(&comm->lock);
-    send_at(comm, lane->frame.number)->writers--;
+    send = send_at(comm, lane->frame.number);
+    send->writers--;
     lane->has_frame = false;
+    if (send->is_eager) { /* whole: it has one chunk */
+        finish(send);
+    }
     retire(comm);
     pthread_mutex_unlock(&comm->lock);
     weft_nccl_count(WEFT_NCCL_COUNT_BYTES_OUT, lane->frame.len);
@@ -298,6 +310,35 @@ void weft_nccl_send_lost(struct weft_nccl_lane *lane)
     retire(comm);
 }
 
+/* ---- closing ---- */
+
+/* Is there a send that was called done, and is not in a socket? */
+static bool has_promised(struct weft_nccl_comm *comm)
+{
+    bool is_any = false;
+    pthread_mutex_lock(&comm->lock);
+    for (uint64_t number = comm->landed; number < comm->next_number; number++) {
+        const struct weft_nccl_send *send = send_at(comm, number);
+        is_any |= send->request == NULL && send->again + send->writers > 0;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return is_any;
+}
+
+void weft_nccl_send_flush(struct weft_nccl_comm *comm)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    uint64_t until_ns =
+        weft_clock_after_ms((uint64_t)weft_nccl_core.params.number[WEFT_PARAM_PATH_TIMEOUT]);
+    weft_nccl_comm_drive(comm, WEFT_NCCL_READ | WEFT_NCCL_WRITE); /* finds out which lanes live */
+    while (has_promised(comm) && atomic_load(&comm->result) == NCCL_SUCCESS &&
+           weft_clock_ns() < until_ns) {
+        weft_engine_poll(weft_nccl_core.engine);
+        weft_nccl_comm_drive(comm, WEFT_NCCL_READ | WEFT_NCCL_WRITE);
+        nanosleep(&pause, NULL);
+    }
+}
+
 /* ---- what NCCL calls ---- */
 
 /* Comm's lock. Where the copy is, behind room for its header; without room in the ring the original, and not eager. */
@@ -342,10 +383,10 @@ static struct weft_nccl_request *post(struct weft_nccl_comm *comm, void *data, u
     send->chunk_len = send->chunk_len < comm->chunk_len ? comm->chunk_len : send->chunk_len;
     send->count = size == 0 ? 1 : (size - 1) / send->chunk_len + 1;
     send->begun = send->again = send->writers = 0;
-    send->request = send->is_eager ? NULL : request;
+    send->request = request;
     request->number = comm->next_number++;
     request->count = 1;
-    request->landed = send->is_eager;
+    request->landed = 0;
     request->place[0].len = size;
     return request;
 }

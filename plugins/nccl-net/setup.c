@@ -209,6 +209,13 @@ static void server_hello(struct weft_net_conn *conn)
         return;
     }
     comm = find_comm(&greeting);
+    if (greeting.is_last) {
+        if (comm != NULL) {
+            weft_nccl_recv_left(comm);
+        }
+        weft_net_conn_refuse(conn, WEFT_ERR_PEER, "farewell");
+        return;
+    }
     comm = comm == NULL && greeting.is_first ? new_comm(&greeting) : comm;
     if (comm == NULL || atomic_load(&comm->result) != NCCL_SUCCESS) {
         weft_net_conn_refuse(conn, WEFT_ERR_PEER,
@@ -225,22 +232,24 @@ static void server_lost(struct weft_net_conn *conn, weft_status_t status, const 
 }
 
 /* Calls that cannot come: a client has no hello, a server is never opened, frames are read by lanes. */
-static void never(struct weft_net_conn *conn)
+void weft_nccl_never(struct weft_net_conn *conn)
 {
     (void)conn;
     assert(false);
 }
 
-static void never_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
-                        const uint8_t *payload)
+void weft_nccl_never_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
+                           const uint8_t *payload)
 {
     (void)frame;
     (void)payload;
-    never(conn);
+    weft_nccl_never(conn);
 }
 
-const struct weft_net_conn_ops weft_nccl_server_ops = {
-    .hello = server_hello, .opened = never, .frame = never_frame, .lost = server_lost};
+const struct weft_net_conn_ops weft_nccl_server_ops = {.hello = server_hello,
+                                                       .opened = weft_nccl_never,
+                                                       .frame = weft_nccl_never_frame,
+                                                       .lost = server_lost};
 
 /* ---- dialling ---- */
 
@@ -274,8 +283,10 @@ static void client_lost(struct weft_net_conn *conn, weft_status_t status, const 
     weft_nccl_heal_lost(lane, status, is_refused, text);
 }
 
-static const struct weft_net_conn_ops client_ops = {
-    .hello = never, .opened = client_opened, .frame = never_frame, .lost = client_lost};
+static const struct weft_net_conn_ops client_ops = {.hello = weft_nccl_never,
+                                                    .opened = client_opened,
+                                                    .frame = weft_nccl_never_frame,
+                                                    .lost = client_lost};
 
 static void greet(struct weft_nccl_comm *comm, struct weft_nccl_lane *lane,
                   struct weft_nccl_greeting *greeting_p)
@@ -293,15 +304,44 @@ static void greet(struct weft_nccl_comm *comm, struct weft_nccl_lane *lane,
     pthread_mutex_unlock(&comm->lock);
 }
 
-weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_t pair)
+weft_status_t weft_nccl_call(const struct weft_nccl_call *call,
+                             const struct weft_nccl_greeting *greeting,
+                             struct weft_net_conn **conn_p)
 {
-    const struct weft_nccl_nic *nic = &weft_nccl_core.devices.nics[comm->pairs[pair].nic];
-    const struct weft_wire_addr *there = &comm->handle->addrs[comm->pairs[pair].there];
-    struct weft_nccl_lane *lane = weft_nccl_lane_new(comm);
-    struct weft_nccl_greeting greeting;
+    const struct weft_nccl_nic *nic = &weft_nccl_core.devices.nics[call->pair->nic];
     uint8_t payload[WEFT_NCCL_GREETING_MAX];
     struct sockaddr_storage addr;
     struct weft_net_dial dial;
+    weft_status_t status = weft_net_addr_from_wire(&call->handle->addrs[call->pair->there], &addr);
+    if (status == WEFT_OK) {
+        status = weft_nccl_core.devices.nic_count > 1
+                     ? weft_net_connect_from(&nic->addr, nic->name, &addr, &dial)
+                     : weft_net_connect(&addr, &dial);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    dial.self = call->self;
+    dial.purpose = WEFT_WIRE_LANE;
+    dial.lane = greeting->id;
+    dial.payload = payload;
+    dial.payload_len = weft_nccl_greeting_encode(greeting, payload);
+    dial.ops = call->ops;
+    dial.owner = call->owner;
+    status = weft_net_conn_open(weft_nccl_core.engine, &dial, conn_p);
+    weft_secret_wipe(payload, sizeof(payload));
+    return status;
+}
+
+weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_t pair)
+{
+    struct weft_nccl_lane *lane = weft_nccl_lane_new(comm);
+    struct weft_nccl_call call = {.handle = comm->handle,
+                                  .pair = &comm->pairs[pair],
+                                  .self = &comm->self,
+                                  .ops = &client_ops,
+                                  .owner = lane};
+    struct weft_nccl_greeting greeting;
     weft_status_t status;
     if (lane == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a lane");
@@ -311,22 +351,7 @@ weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_
     lane->there = comm->pairs[pair].there;
     lane->dialled_ns = weft_clock_ns();
     greet(comm, lane, &greeting);
-    status = weft_net_addr_from_wire(there, &addr);
-    if (status == WEFT_OK) {
-        status = weft_nccl_core.devices.nic_count > 1
-                     ? weft_net_connect_from(&nic->addr, nic->name, &addr, &dial)
-                     : weft_net_connect(&addr, &dial);
-    }
-    if (status == WEFT_OK) {
-        dial.self = &comm->self;
-        dial.purpose = WEFT_WIRE_LANE;
-        dial.lane = greeting.id;
-        dial.payload = payload;
-        dial.payload_len = weft_nccl_greeting_encode(&greeting, payload);
-        dial.ops = &client_ops;
-        dial.owner = lane;
-        status = weft_net_conn_open(weft_nccl_core.engine, &dial, &lane->conn);
-    }
+    status = weft_nccl_call(&call, &greeting, &lane->conn);
     weft_secret_wipe(&greeting, sizeof(greeting));
     if (status != WEFT_OK) {
         weft_nccl_lane_drop(lane);

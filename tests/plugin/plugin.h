@@ -61,6 +61,21 @@ int pair_wait_failed(const struct plugin *plugin, void *request);
 /* One message, checked byte by byte. */
 void pair_move(const struct plugin *plugin, const struct pair *pair, size_t len);
 
+/* Two processes and what they must tell each other. */
+struct board {
+    _Atomic int is_listening, is_connected, count;
+    char handle[NCCL_HANDLE_LEN];
+};
+struct board *board_open(void); /* before the fork */
+void board_close(struct board *board);
+void meet_peer(const struct plugin *plugin, struct board *board, bool is_sender, void **comm_p);
+
+/* Calls for each TCP connection of this process, and says for how many it was true. */
+int for_connections(bool (*call)(int fd), int most);
+/* Ends at most so many as the network would: with a reset, and what was on its way is lost. Waits until there is one,
+ * since those that ended before may be coming back. */
+void reset_lanes(int most);
+
 double now_s(void);
 /* Bytes that differ from message to message, and a check that says where they are wrong. */
 void pattern_fill(void *data, size_t len, unsigned seed);

@@ -76,7 +76,8 @@ static void it_is_found_again_by_the_default_name(void **state)
     pair_move(&plugin, &pair, 300000);
     pair_close(&plugin, &pair);
     assert_int_equal(0, plugin.net.v11->finalize(plugin.context));
-    assert_int_equal(0, dlclose(library)); /* ours, and the one of plugin_open: the first test, so that is all */
+    assert_int_equal(
+        0, dlclose(library)); /* ours, and the one of plugin_open: the first test, so that is all */
     assert_int_equal(0, dlclose(library));
     again = dlopen("libnccl-net.so", RTLD_NOW | RTLD_LOCAL);
     if (again == NULL) {

@@ -7,7 +7,6 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
-#include <dirent.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -16,43 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { LONG = 8 << 20 };
-
-/* Ends connections of this process as the network would: with a reset, and what was on its way is lost. Waits until
- * there is one, since those that ended before may be coming back. */
-static int reset_now(int most)
-{
-    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    DIR *folder = opendir("/proc/self/fd");
-    struct dirent *entry;
-    int count = 0;
-    while (count < most && (entry = readdir(folder)) != NULL) {
-        struct sockaddr_storage addr = {0};
-        socklen_t len = sizeof(addr);
-        int fd = (int)strtol(entry->d_name, NULL, 10);
-        if (getpeername(fd, (struct sockaddr *)&addr, &len) == 0 && addr.ss_family == AF_INET &&
-            syscall(SYS_connect, fd, &nowhere, sizeof(nowhere)) == 0) { /* unseen by sanitizers */
-            count++;
-        }
-    }
-    closedir(folder);
-    return count;
-}
-
-static void reset_lanes(int most)
-{
-    double start = now_s();
-    while (reset_now(most) == 0) {
-        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
-        sched_yield();
-    }
-}
 
 /* Nothing of it lands while the receive is not posted, so the lanes are cut in the middle for sure. */
 static void cut_and_finish(const struct plugin *plugin, const struct pair *pair, int cuts,
@@ -117,41 +84,10 @@ static void small_messages_survive_their_lane(void **state)
 
 /* ---- peers that die ---- */
 
-struct board {
-    _Atomic int is_listening, is_connected;
-    char handle[NCCL_HANDLE_LEN];
-};
-
-static void meet_peer(const struct plugin *plugin, struct board *board, bool is_sender,
-                      void **comm_p)
-{
-    void *listener = NULL;
-    double start = now_s();
-    *comm_p = NULL;
-    if (!is_sender) {
-        assert_int_equal(0, plugin_listen(plugin, board->handle, &listener));
-        board->is_listening = 1;
-    }
-    while (*comm_p == NULL) {
-        if (!is_sender) {
-            assert_int_equal(0, plugin_accept(plugin, listener, comm_p));
-        } else if (board->is_listening) {
-            assert_int_equal(0, plugin_connect(plugin, board->handle, comm_p));
-        }
-        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
-        sched_yield();
-    }
-    if (listener != NULL) {
-        plugin_close_listen(plugin, listener);
-    }
-    board->is_connected++;
-}
-
 static void survive_the_other(bool is_sender)
 {
     static char memory[LONG];
-    struct board *board =
-        mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct board *board = board_open();
     struct plugin plugin;
     void *comm, *request = NULL, *data = memory;
     size_t len = LONG;
@@ -179,7 +115,7 @@ static void survive_the_other(bool is_sender)
     assert_true(now_s() - start < 10);
     assert_int_equal(result, plugin_isend(&plugin, comm, memory, 1, 0, &request)); /* from now on */
     plugin_close_send(&plugin, comm);
-    munmap(board, sizeof(*board));
+    board_close(board);
 }
 
 static void a_killed_receiver_is_a_remote_error(void **state)
