@@ -285,8 +285,8 @@ void weft_nccl_helpers_forget(struct weft_nccl_comm *comm)
 {
     for (uint32_t i = 0; i < weft_nccl_core.helper_count; i++) {
         struct weft_nccl_helper *helper = &weft_nccl_core.helpers[i];
-        pthread_mutex_lock(&helper->lock); /* what it has fetched is worked off */
+        forget(helper, comm); /* nobody kicks any more: from now on it can fetch none of them … */
+        pthread_mutex_lock(&helper->lock); /* … and what it had fetched is worked off */
         pthread_mutex_unlock(&helper->lock);
-        forget(helper, comm);
     }
 }
