@@ -115,10 +115,8 @@ void weft_nccl_comm_poke(struct weft_nccl_comm *comm)
 void weft_nccl_comm_drive(struct weft_nccl_comm *comm, uint32_t bits)
 {
     uint32_t lanes = atomic_load(&comm->by_callers);
-    for (uint32_t i = 0; lanes >> i != 0; i++) {
-        if ((lanes >> i & 1) != 0) {
-            weft_nccl_lane_drive(comm->lanes[i], bits);
-        }
+    for (; lanes != 0; lanes &= lanes - 1) {
+        weft_nccl_lane_drive(comm->lanes[__builtin_ctz(lanes)], bits);
     }
 }
 

@@ -126,6 +126,35 @@ static void fill_slot(struct weft_nccl_comm *comm, uint32_t slot, uint64_t now_n
     }
 }
 
+/* What a lost lane carried goes by those only that were dialled later. */
+static bool needs_fresh(struct weft_nccl_comm *comm)
+{
+    bool is_needed;
+    pthread_mutex_lock(&comm->lock);
+    is_needed = comm->again > 0;
+    for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+        const struct weft_nccl_lane *lane = comm->lanes[i];
+        is_needed &= (lane->state != WEFT_NCCL_LANE_UP && lane->state != WEFT_NCCL_LANE_DIALLING) ||
+                     lane->id < comm->again_min_id;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return is_needed;
+}
+
+static void fill_slots(struct weft_nccl_comm *comm, uint64_t now_ns)
+{
+    uint32_t count = atomic_load(&comm->wants_lanes) ? comm->slot_count : 1;
+    for (uint32_t slot = 0; slot < count; slot++) {
+        fill_slot(comm, slot, now_ns);
+    }
+    /* All slots have theirs, and what was lost was on its way out: one gets another, which takes its place. */
+    for (uint32_t pair = 0; pair < comm->pair_count && needs_fresh(comm); pair++) {
+        if (is_due(comm, pair, now_ns)) {
+            dial(comm, pair, pair, now_ns);
+        }
+    }
+}
+
 /* ---- looking after those that are there ---- */
 
 static void check_dialled(struct weft_nccl_comm *comm, struct weft_nccl_lane *lane, uint64_t now_ns)
@@ -178,6 +207,7 @@ static void check_lanes(struct weft_nccl_comm *comm, uint64_t now_ns)
             check_up(comm, lane, is_waiting, now_ns);
             break;
         case WEFT_NCCL_LANE_RETIRING:
+            check_up(comm, lane, is_waiting, now_ns);
             check_retiring(comm, lane);
             break;
         case WEFT_NCCL_LANE_DEAD:
@@ -246,10 +276,8 @@ void weft_nccl_tend(struct weft_nccl_comm *comm, uint64_t now_ns)
         return;
     }
     check_sender(comm, now_ns);
-    for (uint32_t slot = 0; slot < (atomic_load(&comm->wants_lanes) ? comm->slot_count : 1) &&
-                            !comm->is_refused && atomic_load(&comm->result) == NCCL_SUCCESS;
-         slot++) {
-        fill_slot(comm, slot, now_ns);
+    if (!comm->is_refused && atomic_load(&comm->result) == NCCL_SUCCESS) {
+        fill_slots(comm, now_ns);
     }
 }
 
@@ -309,21 +337,20 @@ void weft_nccl_heal_up(struct weft_nccl_lane *lane)
 static void carrier_lost(struct weft_nccl_comm *comm, uint32_t nic)
 {
     uint32_t up = weft_nccl_comm_up(comm), hit = 0;
-    for (uint32_t i = 0; up >> i != 0; i++) {
-        hit |= (up >> i & 1) != 0 && comm->lanes[i]->nic == nic ? UINT32_C(1) << i : 0;
+    for (uint32_t left = up; left != 0; left &= left - 1) {
+        hit |= comm->lanes[__builtin_ctz(left)]->nic == nic ? left & -left : 0;
     }
     if (hit == up) {
         return; /* nobody could take over: the kernel goes on trying */
     }
-    for (uint32_t i = 0; hit >> i != 0; i++) {
-        if ((hit >> i & 1) != 0) {
-            pthread_mutex_lock(&comm->lock);
-            if (!comm->is_sender && comm->down_count < WEFT_NCCL_LANES) {
-                comm->down[comm->down_count++] = comm->lanes[i]->id;
-            }
-            pthread_mutex_unlock(&comm->lock);
-            give_up(comm->lanes[i], "its NIC has no carrier");
+    for (; hit != 0; hit &= hit - 1) {
+        struct weft_nccl_lane *lane = comm->lanes[__builtin_ctz(hit)];
+        pthread_mutex_lock(&comm->lock);
+        if (!comm->is_sender && comm->down_count < WEFT_NCCL_LANES) {
+            comm->down[comm->down_count++] = lane->id;
         }
+        pthread_mutex_unlock(&comm->lock);
+        give_up(lane, "its NIC has no carrier");
     }
 }
 

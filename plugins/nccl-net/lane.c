@@ -280,6 +280,9 @@ void weft_nccl_lane_stop(struct weft_nccl_lane *lane)
     own(lane);
     pthread_mutex_lock(&lane->comm->lock);
     set_state(lane, WEFT_NCCL_LANE_DEAD);
+    if (lane->comm->is_sender) {
+        weft_nccl_send_lost(lane); /* it may be in the middle of a chunk that nobody needs */
+    }
     pthread_mutex_unlock(&lane->comm->lock);
     if (lane->fd >= 0) {
         weft_nccl_helper_unwatch(lane);

@@ -159,7 +159,8 @@ struct weft_nccl_lane {
     _Atomic(struct weft_nccl_helper *) helper; /* NULL: callers drive it */
     /* under the comm's lock, once it is known there */
     enum weft_nccl_lane_state state;
-    uint16_t id, slot;
+    uint32_t id;
+    uint16_t slot;
     uint8_t nic, there;          /* which of ours, which of the peer's addresses */
     uint64_t last_number;        /* the latest message it carried a part of */
     double rate;                 /* bytes per second that it drains; 0: not known */
@@ -285,7 +286,7 @@ struct weft_nccl_comm {
         bool is_down;      /* nothing came through, or its NIC is down */
         uint64_t retry_ns; /* then: when it is tried again */
     } pairs[WEFT_NCCL_NICS];
-    uint16_t next_id;
+    uint32_t next_id;
     uint32_t refusals; /* in a row, while no lane is up */
     bool
         is_refused; /* the peer has closed: no more lanes, but what is in those that are up counts */
@@ -297,7 +298,7 @@ struct weft_nccl_comm {
     uint64_t next_number, first_unsent;
     uint64_t landed, retired; /* all below: have landed; and nobody reads their memory any more */
     uint32_t again;           /* chunks to be sent again, by lanes that were dialled */
-    uint16_t again_min_id;    /* … after the latest was lost */
+    uint32_t again_min_id;    /* … after the latest was lost */
     _Atomic bool has_left;    /* a lane did not take a chunk, because it is slow */
     uint64_t offer_ns;        /* the caller's: when it is offered again */
     bool is_checked;
@@ -316,7 +317,7 @@ struct weft_nccl_comm {
     uint32_t untold_len;                /* bytes that came since then, and nobody waits for */
     uint32_t begun;                     /* messages of which a part has come, and not all */
     bool owes_notes;
-    uint16_t down[WEFT_NCCL_LANES]; /* ids of lanes that we gave up, to be told */
+    uint32_t down[WEFT_NCCL_LANES]; /* ids of lanes that we gave up, to be told */
     uint32_t down_count;
 };
 

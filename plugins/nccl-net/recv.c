@@ -98,10 +98,8 @@ static enum begun begin(struct weft_nccl_lane *lane)
 static void unpark(struct weft_nccl_comm *comm, uint32_t parked)
 {
     parked &= atomic_load(&comm->by_helpers);
-    for (uint32_t i = 0; parked >> i != 0; i++) {
-        if ((parked >> i & 1) != 0) {
-            weft_nccl_helper_kick(comm->lanes[i], WEFT_NCCL_READ);
-        }
+    for (; parked != 0; parked &= parked - 1) {
+        weft_nccl_helper_kick(comm->lanes[__builtin_ctz(parked)], WEFT_NCCL_READ);
     }
 }
 

@@ -237,6 +237,7 @@ static bool hear(struct weft_nccl_lane *lane, const struct weft_nccl_note *note,
     struct weft_nccl_comm *comm = lane->comm;
     struct weft_nccl_lane *down = NULL;
     bool is_fine = true;
+    uint32_t up;
     pthread_mutex_lock(&comm->lock);
     if (note->type == WEFT_NCCL_TYPE_LANDED) {
         is_fine = note->value <= comm->next_number;
@@ -245,11 +246,10 @@ static bool hear(struct weft_nccl_lane *lane, const struct weft_nccl_note *note,
             retire(comm);
         }
     }
-    for (uint32_t i = 0, up = weft_nccl_comm_up(comm); note->type == WEFT_NCCL_TYPE_DOWN && up >> i;
-         i++) {
-        if ((up >> i & 1) != 0 && comm->lanes[i]->id == note->value) {
-            down = comm->lanes[i];
-        }
+    up = note->type == WEFT_NCCL_TYPE_DOWN ? weft_nccl_comm_up(comm) : 0;
+    for (; up != 0; up &= up - 1) {
+        struct weft_nccl_lane *other = comm->lanes[__builtin_ctz(up)];
+        down = other->id == note->value ? other : down;
     }
     pthread_mutex_unlock(&comm->lock);
     if (down != NULL) {
@@ -303,10 +303,10 @@ void weft_nccl_send_lost(struct weft_nccl_lane *lane)
                 send->lane_of[i] = WEFT_NCCL_AGAIN;
                 send->again++;
                 comm->again++;
+                comm->again_min_id = comm->next_id;
             }
         }
     }
-    comm->again_min_id = comm->next_id;
     retire(comm);
 }
 

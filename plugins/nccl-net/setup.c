@@ -323,7 +323,7 @@ weft_status_t weft_nccl_call(const struct weft_nccl_call *call,
     }
     dial.self = call->self;
     dial.purpose = WEFT_WIRE_LANE;
-    dial.lane = greeting->id;
+    dial.lane = (uint16_t)greeting->id; /* only said: the greeting counts */
     dial.payload = payload;
     dial.payload_len = weft_nccl_greeting_encode(greeting, payload);
     dial.ops = call->ops;
@@ -345,6 +345,10 @@ weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_
     weft_status_t status;
     if (lane == NULL) {
         return weft_fail(WEFT_ERR_MEMORY, "no memory for a lane");
+    }
+    if (comm->next_id == UINT32_MAX) {
+        weft_nccl_lane_drop(lane);
+        return weft_fail(WEFT_ERR_NETWORK, "there are no more ids for lanes");
     }
     lane->slot = slot;
     lane->nic = comm->pairs[pair].nic;
