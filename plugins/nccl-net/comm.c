@@ -114,7 +114,13 @@ void weft_nccl_comm_poke(struct weft_nccl_comm *comm)
 
 void weft_nccl_comm_drive(struct weft_nccl_comm *comm, uint32_t bits)
 {
-    uint32_t lanes = atomic_load(&comm->by_callers);
+    uint32_t lanes = atomic_load(&comm->by_callers), others;
+    if (lanes ==
+        0) { /* it is missing for the moment: the helpers' lanes are there, and nobody else would tell them */
+        for (others = atomic_load(&comm->by_helpers); others != 0; others &= others - 1) {
+            weft_nccl_helper_kick(comm->lanes[__builtin_ctz(others)], bits);
+        }
+    }
     for (; lanes != 0; lanes &= lanes - 1) {
         weft_nccl_lane_drive(comm->lanes[__builtin_ctz(lanes)], bits);
     }
@@ -149,6 +155,18 @@ static bool reap(struct weft_nccl_request *request, int *lens)
     return is_done;
 }
 
+/* When it has failed, nobody touches the memory of its requests any more. */
+static int result_of(struct weft_nccl_comm *comm)
+{
+    int result = atomic_load(&comm->result);
+    if (result != NCCL_SUCCESS) {
+        for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+            weft_nccl_lane_settle(comm->lanes[i]);
+        }
+    }
+    return result;
+}
+
 int weft_nccl_test(void *handle, int *is_done_p, int *lens)
 {
     struct weft_nccl_request *request = handle;
@@ -164,7 +182,7 @@ int weft_nccl_test(void *handle, int *is_done_p, int *lens)
             weft_nccl_rate_offer(comm);
         }
         if (!reap(request, lens)) {
-            return atomic_load(&comm->result);
+            return result_of(comm);
         }
     }
     *is_done_p = 1;

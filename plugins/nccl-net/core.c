@@ -160,6 +160,23 @@ static weft_status_t open_port(uint32_t nic)
     return status;
 }
 
+/* An address may be gone since the NICs were looked for: the others do. */
+static weft_status_t open_ports(void)
+{
+    weft_status_t status = WEFT_OK;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < weft_nccl_core.devices.nic_count; i++) {
+        weft_status_t one = open_port(i);
+        count += one == WEFT_OK;
+        if (one != WEFT_OK) {
+            weft_nccl_say(NCCL_LOG_WARN, "%s cannot be used: %s",
+                          weft_nccl_core.devices.nics[i].name, weft_error_text());
+            status = one;
+        }
+    }
+    return count > 0 ? WEFT_OK : status;
+}
+
 static void close_all(void)
 {
     struct weft_engine *engine = weft_nccl_core.engine;
@@ -202,9 +219,7 @@ static weft_status_t open_all(void)
         weft_nccl_core_job(weft_nccl_core.key, weft_nccl_core.self.job);
         status = weft_engine_open(cpus, params->number[WEFT_PARAM_SPIN], &weft_nccl_core.engine);
     }
-    for (uint32_t i = 0; i < weft_nccl_core.devices.nic_count && status == WEFT_OK; i++) {
-        status = open_port(i);
-    }
+    status = status == WEFT_OK ? open_ports() : status;
     if (status == WEFT_OK) {
         watch_carriers();
         weft_engine_timer_set(weft_nccl_core.engine, &weft_nccl_core.tick,

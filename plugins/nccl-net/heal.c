@@ -4,12 +4,10 @@
  * goes by another pair, and home is tried once a second. A lane is given up when it ends, when its NIC loses its
  * carrier, when bytes wait and the peer's host has acknowledged none for WEFT_LANE_TIMEOUT, or when the peer says so.
  * The receiver waits to be dialled. A connection without any lane fails: at once when the peer's words say that it is
- * over, after GONE_MS when nobody is there any more, else after WEFT_PATH_TIMEOUT.
+ * over, after GONE_MS when nobody is there any more (its port refuses, or its lanes ended without a reset), else
+ * after WEFT_PATH_TIMEOUT.
  */
 #include "nccl.h"
-
-#include <errno.h>
-#include <string.h>
 
 #define ANSWER_MS 1000 /* a lane that is dialled must come up in this time */
 #define RETRY_MS 1000
@@ -234,24 +232,36 @@ static void check_sender(struct weft_nccl_comm *comm, uint64_t now_ns)
     }
 }
 
+/* What its lanes say when they end: see the rules in the README. */
+static uint64_t grace_ns(bool is_over)
+{
+    uint64_t gone_ns = 2 * param_ns(WEFT_PARAM_LANE_TIMEOUT);
+    gone_ns = gone_ns > GONE_MS * WEFT_NS_PER_MS ? gone_ns : GONE_MS * WEFT_NS_PER_MS;
+    return is_over || gone_ns > param_ns(WEFT_PARAM_PATH_TIMEOUT)
+               ? gone_ns
+               : param_ns(WEFT_PARAM_PATH_TIMEOUT);
+}
+
 static void check_receiver(struct weft_nccl_comm *comm, uint64_t now_ns)
 {
-    uint64_t grace_ns = 2 * param_ns(WEFT_PARAM_LANE_TIMEOUT);
-    bool is_waiting = false, owes_notes;
+    bool is_waiting = false, owes_notes, is_over, is_deaf;
     pthread_mutex_lock(&comm->lock);
     for (uint32_t i = 0; i < NCCL_REQUESTS; i++) {
         is_waiting |=
             comm->requests[i].is_used && comm->requests[i].landed < comm->requests[i].count;
     }
     owes_notes = comm->owes_notes || comm->down_count > 0;
+    is_over = comm->is_left || comm->is_ended;
+    is_deaf = (comm->deaf & weft_nccl_comm_up(comm)) != 0;
     pthread_mutex_unlock(&comm->lock);
-    grace_ns = grace_ns > GONE_MS * WEFT_NS_PER_MS ? grace_ns : GONE_MS * WEFT_NS_PER_MS;
-    if (comm->alone_ns != 0 && is_waiting && now_ns - comm->alone_ns >= grace_ns) {
+    if (comm->alone_ns != 0 && is_waiting && now_ns - comm->alone_ns >= grace_ns(is_over)) {
         weft_nccl_comm_fail(comm, NCCL_REMOTE_ERROR, "all its connections have ended");
     } else if (comm->alone_ns == 0 && owes_notes) {
         weft_nccl_recv_tell(comm);
     }
-    if (is_waiting) { /* a sender waits for what lies here, also when nobody tests for it */
+    /* A sender waits for what lies here, or for a note that cannot go before its lane's first words are read, also when
+     * nobody tests any more. */
+    if (is_waiting || (owes_notes && is_deaf)) {
         weft_nccl_comm_drive(comm, WEFT_NCCL_READ);
     }
 }
@@ -283,17 +293,12 @@ void weft_nccl_tend(struct weft_nccl_comm *comm, uint64_t now_ns)
 
 /* ---- news ---- */
 
-void weft_nccl_heal_lost(struct weft_nccl_lane *lane, weft_status_t status, bool is_refused,
-                         const char *why)
+void weft_nccl_heal_lost(struct weft_nccl_lane *lane, enum weft_nccl_answer answer)
 {
     struct weft_nccl_comm *comm = lane->comm;
     set_down(comm, pair_of(comm, lane), weft_clock_ns());
-    weft_nccl_say(NCCL_LOG_TRACE, "lane %u did not come up: %s", lane->id, why);
-    if (is_refused) {
-        comm->is_refused = true;
-    } else if (status == WEFT_ERR_PEER || strcmp(why, strerror(ECONNREFUSED)) == 0) {
-        comm->refusals++; /* an answer, if only of the host: a path that is dead gives none */
-    }
+    comm->is_refused |= answer == WEFT_NCCL_CLOSED;
+    comm->refusals += answer == WEFT_NCCL_NOBODY; /* a path that is dead gives no answer at all */
     weft_nccl_comm_poke(comm);
 }
 
@@ -316,6 +321,9 @@ void weft_nccl_heal_up(struct weft_nccl_lane *lane)
     struct weft_nccl_comm *comm = lane->comm;
     comm->alone_ns = 0;
     if (!comm->is_sender) {
+        pthread_mutex_lock(&comm->lock);
+        comm->is_ended = false;
+        pthread_mutex_unlock(&comm->lock);
         return;
     }
     comm->refusals = 0;

@@ -85,7 +85,9 @@ static bool is_kicked(struct weft_nccl_helper *helper)
 
 static uint32_t bits_of(uint32_t events)
 {
-    return ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 ? WEFT_NCCL_READ : 0) |
+    const uint32_t end = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+    return ((events & (EPOLLIN | end)) != 0 ? WEFT_NCCL_READ : 0) |
+           ((events & end) != 0 ? WEFT_NCCL_END : 0) |
            ((events & EPOLLOUT) != 0 ? WEFT_NCCL_WRITE : 0);
 }
 

@@ -73,6 +73,7 @@ static void work(struct weft_nccl_lane *lane, uint32_t bits)
     if (lane->fd < 0) {
         return;
     }
+    lane->is_ending |= (bits & WEFT_NCCL_END) != 0;
     if (is_fine && (bits & WEFT_NCCL_NOTES) != 0) {
         is_fine = weft_nccl_recv_notes(lane, &why);
     }
@@ -124,6 +125,12 @@ static void own(struct weft_nccl_lane *lane)
     }
 }
 
+void weft_nccl_lane_settle(struct weft_nccl_lane *lane)
+{
+    own(lane);
+    disown(lane);
+}
+
 /* ---- its life ---- */
 
 static bool is_place_free(struct weft_nccl_lane *lane)
@@ -169,6 +176,7 @@ struct weft_nccl_lane *weft_nccl_lane_new(struct weft_nccl_comm *comm)
     lane->sampled_ns = lane->backlog = lane->looked_ns = lane->since_ns = lane->drained = 0;
     pthread_mutex_unlock(&comm->lock);
     lane->is_parked = lane->has_frame = lane->is_sunk = false;
+    lane->is_ending = lane->has_ended = false;
     lane->head_left = lane->left = lane->in_start = lane->in_end = 0;
     lane->stuck_ns = lane->written = 0;
     atomic_store(&lane->kill_why, NULL);
@@ -282,6 +290,8 @@ void weft_nccl_lane_stop(struct weft_nccl_lane *lane)
     set_state(lane, WEFT_NCCL_LANE_DEAD);
     if (lane->comm->is_sender) {
         weft_nccl_send_lost(lane); /* it may be in the middle of a chunk that nobody needs */
+    } else {
+        weft_nccl_recv_lost(lane);
     }
     pthread_mutex_unlock(&lane->comm->lock);
     if (lane->fd >= 0) {

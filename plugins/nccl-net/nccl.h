@@ -151,6 +151,7 @@ enum weft_nccl_lane_state {
 #define WEFT_NCCL_WRITE UINT32_C(4)
 #define WEFT_NCCL_NOTES UINT32_C(8)
 #define WEFT_NCCL_KILL UINT32_C(16)
+#define WEFT_NCCL_END UINT32_C(32) /* with READ: there is an end to be found */
 
 struct weft_nccl_lane {
     _Atomic uint32_t wanted; /* bits; whoever sets OWNED does what is wanted until nothing is */
@@ -179,6 +180,8 @@ struct weft_nccl_lane {
     bool is_parked; /* waits for a receive */
     bool has_frame, is_sunk;
     bool is_opening;              /* its frame only opens the lane */
+    bool is_ending;               /* epoll has seen its end: it is to be read up to there */
+    bool has_ended;               /* … and it was no reset */
     struct weft_nccl_chunk frame; /* on its way out, or in */
     uint8_t head[WEFT_NCCL_CHUNK_LEN];
     size_t head_left;
@@ -191,6 +194,8 @@ struct weft_nccl_lane {
 
 /* Does what is wanted, unless somebody is at it: then they do. */
 void weft_nccl_lane_drive(struct weft_nccl_lane *lane, uint32_t bits);
+/* Returns when whoever is at it now has let go. */
+void weft_nccl_lane_settle(struct weft_nccl_lane *lane);
 /* Ends it and waits until nobody touches it; what the kernel has taken still goes out. Engine lock. */
 void weft_nccl_lane_stop(struct weft_nccl_lane *lane);
 /* A socket whose peer is proved. Engine lock. */
@@ -391,8 +396,14 @@ void weft_nccl_never(struct weft_net_conn *conn);
 void weft_nccl_never_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
                            const uint8_t *payload);
 void weft_nccl_tend(struct weft_nccl_comm *comm, uint64_t now_ns);
-void weft_nccl_heal_lost(struct weft_nccl_lane *lane, weft_status_t status, bool is_refused,
-                         const char *why);
+/* What one who dialled was told. */
+enum weft_nccl_answer {
+    WEFT_NCCL_SILENT, /* nothing */
+    WEFT_NCCL_NOBODY, /* the host is there, and not who was called */
+    WEFT_NCCL_BUSY,   /* not now */
+    WEFT_NCCL_CLOSED, /* never again */
+};
+void weft_nccl_heal_lost(struct weft_nccl_lane *lane, enum weft_nccl_answer answer);
 void weft_nccl_heal_up(struct weft_nccl_lane *lane);
 void weft_nccl_heal_carrier(uint32_t nic, bool is_up);
 extern const struct weft_net_conn_ops weft_nccl_server_ops;

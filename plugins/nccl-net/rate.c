@@ -57,6 +57,9 @@ bool weft_nccl_rate_fits(struct weft_nccl_lane *lane, uint32_t len)
         return true;
     }
     if (lane->rate <= 0) { /* to be found out, with little */
+        if (lane->backlog > len) {
+            atomic_store(&comm->has_left, true);
+        }
         return lane->backlog <= len;
     }
     now_ns = weft_clock_ns();

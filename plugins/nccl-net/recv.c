@@ -315,10 +315,14 @@ bool weft_nccl_recv_read(struct weft_nccl_lane *lane, bool *is_more_p, const cha
     bool wants = true, is_short = false;
     for (;;) {
         ssize_t len;
+        if (atomic_load(&lane->comm->result) != NCCL_SUCCESS) {
+            *why_p = "its connection has failed";
+            return false; /* the memory of its receives is the caller's again */
+        }
         if (!digest(lane, &wants, why_p)) {
             return false;
         }
-        if (!wants || is_short) {
+        if (!wants || (is_short && !lane->is_ending)) {
             return true;
         }
         if (moved >= budget) {
@@ -327,6 +331,7 @@ bool weft_nccl_recv_read(struct weft_nccl_lane *lane, bool *is_more_p, const cha
         }
         len = read_some(lane, &is_short);
         if (len <= 0) {
+            lane->has_ended = len == 0;
             *why_p = len == 0 ? "closed by the peer" : strerrordesc_np(errno);
             return len < 0 && errno == EAGAIN;
         }
@@ -382,6 +387,7 @@ bool weft_nccl_recv_notes(struct weft_nccl_lane *lane, const char **why_p)
 void weft_nccl_recv_lost(struct weft_nccl_lane *lane)
 {
     lane->comm->owes_notes = true; /* what was said by it may be lost */
+    lane->comm->is_ended |= lane->has_ended;
 }
 
 void weft_nccl_recv_left(struct weft_nccl_comm *comm)

@@ -210,6 +210,10 @@ bool weft_nccl_send_write(struct weft_nccl_lane *lane, bool *is_more_p, const ch
 {
     size_t budget = lane->helper != NULL ? HELPER_BUDGET : CALLER_BUDGET;
     size_t moved = 0, asked;
+    if (atomic_load(&lane->comm->result) != NCCL_SUCCESS) {
+        *why_p = "its connection has failed";
+        return false; /* the memory of its sends is the caller's again */
+    }
     while (lane->has_frame || begin_chunk(lane)) {
         ssize_t len;
         if (moved >= budget) {
@@ -260,19 +264,9 @@ static bool hear(struct weft_nccl_lane *lane, const struct weft_nccl_note *note,
     return is_fine;
 }
 
-bool weft_nccl_send_read(struct weft_nccl_lane *lane, const char **why_p)
+static bool hear_all(struct weft_nccl_lane *lane, const char **why_p)
 {
     struct weft_nccl_note note;
-    ssize_t len;
-    do {
-        len =
-            recv(lane->fd, lane->in + lane->in_end, sizeof(lane->in) - lane->in_end, MSG_DONTWAIT);
-    } while (len < 0 && errno == EINTR);
-    if (len <= 0) {
-        *why_p = len == 0 ? "closed by the peer" : strerrordesc_np(errno);
-        return len < 0 && errno == EAGAIN;
-    }
-    lane->in_end += (size_t)len;
     for (; lane->in_end - lane->in_start >= WEFT_NCCL_NOTE_LEN;
          lane->in_start += WEFT_NCCL_NOTE_LEN) {
         if (weft_nccl_note_decode(lane->in + lane->in_start, &note) != WEFT_OK) {
@@ -286,6 +280,28 @@ bool weft_nccl_send_read(struct weft_nccl_lane *lane, const char **why_p)
     memmove(lane->in, lane->in + lane->in_start, lane->in_end - lane->in_start);
     lane->in_end -= lane->in_start;
     lane->in_start = 0;
+    return true;
+}
+
+bool weft_nccl_send_read(struct weft_nccl_lane *lane, const char **why_p)
+{
+    bool is_more = true;
+    while (is_more) {
+        size_t room = sizeof(lane->in) - lane->in_end;
+        ssize_t len = recv(lane->fd, lane->in + lane->in_end, room, MSG_DONTWAIT);
+        if (len < 0 && errno == EINTR) {
+            continue;
+        }
+        if (len <= 0) {
+            *why_p = len == 0 ? "closed by the peer" : strerrordesc_np(errno);
+            return len < 0 && errno == EAGAIN;
+        }
+        lane->in_end += (size_t)len;
+        if (!hear_all(lane, why_p)) {
+            return false;
+        }
+        is_more = (size_t)len == room || lane->is_ending; /* epoll tells once only */
+    }
     return true;
 }
 

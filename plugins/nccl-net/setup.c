@@ -6,11 +6,20 @@
  */
 #include "nccl.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- listening ---- */
+
+static bool has_port(const struct weft_nccl_device *device)
+{
+    bool is_any = false;
+    for (uint32_t i = 0; i < device->count; i++) {
+        is_any |= weft_nccl_core.acceptors[device->nics[i]] != NULL;
+    }
+    return is_any;
+}
 
 int weft_nccl_listen(int device, void *handle, void **listener_p)
 {
@@ -26,8 +35,9 @@ int weft_nccl_listen(int device, void *handle, void **listener_p)
         return weft_nccl_result(status);
     }
     listener = calloc(1, sizeof(*listener));
-    status = listener != NULL ? weft_random(listener->token, sizeof(listener->token))
-                              : weft_fail(WEFT_ERR_MEMORY, "no memory for a listener");
+    status = !has_port(own) ? weft_fail(WEFT_ERR_NETWORK, "%s: no NIC of it can be used", own->name)
+             : listener != NULL ? weft_random(listener->token, sizeof(listener->token))
+                                : weft_fail(WEFT_ERR_MEMORY, "no memory for a listener");
     if (status != WEFT_OK) {
         free(listener);
         weft_nccl_core_give();
@@ -38,7 +48,9 @@ int weft_nccl_listen(int device, void *handle, void **listener_p)
     memcpy(parts.key, weft_nccl_core.key, sizeof(parts.key));
     memcpy(parts.token, listener->token, sizeof(parts.token));
     for (uint32_t i = 0; i < own->count; i++) {
-        parts.addrs[parts.count++] = weft_nccl_core.addrs[own->nics[i]];
+        if (weft_nccl_core.acceptors[own->nics[i]] != NULL) {
+            parts.addrs[parts.count++] = weft_nccl_core.addrs[own->nics[i]];
+        }
     }
     weft_nccl_handle_encode(&parts, handle);
     weft_secret_wipe(&parts, sizeof(parts));
@@ -274,13 +286,18 @@ static void client_opened(struct weft_net_conn *conn)
 static void client_lost(struct weft_net_conn *conn, weft_status_t status, const char *why)
 {
     struct weft_nccl_lane *lane = conn->owner;
-    bool is_refused = conn->is_refused;
-    char text[128];
-    snprintf(text, sizeof(text), "%s", why);
+    /* Only the listener itself can say that it has closed. Whoever else answers has its port, or it is in need. */
+    enum weft_nccl_answer answer =
+        conn->is_proved && status == WEFT_ERR_PEER ? WEFT_NCCL_CLOSED
+        : conn->is_proved                          ? WEFT_NCCL_BUSY
+        : conn->is_refused || status == WEFT_ERR_PEER || conn->error == ECONNREFUSED
+            ? WEFT_NCCL_NOBODY
+            : WEFT_NCCL_SILENT;
+    weft_nccl_say(NCCL_LOG_TRACE, "lane %u did not come up: %s", lane->id, why);
     lane->conn = NULL;
     weft_net_conn_close(conn);
     weft_nccl_lane_drop(lane);
-    weft_nccl_heal_lost(lane, status, is_refused, text);
+    weft_nccl_heal_lost(lane, answer);
 }
 
 static const struct weft_net_conn_ops client_ops = {.hello = weft_nccl_never,

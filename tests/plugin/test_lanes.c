@@ -5,8 +5,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { LEN = 8 << 20 };
@@ -125,6 +127,102 @@ static void the_last_place_for_a_lane_is_as_good_as_any(void **state)
     inside_close(&inside);
 }
 
+/* Without helpers the receiver's lanes are read by those who test for a receive, and there is none. */
+static void a_lost_note_is_said_again_though_nobody_tests(void **state)
+{
+    struct inside inside;
+    int is_sent = 0, is_received = 0;
+    (void)state;
+    inside_open(0, &inside);
+    void *recv = pair_recv(&inside.plugin, &inside.pair, in, 200000);
+    inside_hold();
+    void *send = pair_send(&inside.plugin, &inside.pair, out, 200000);
+    for (int i = 0; i < 3; i++) { /* all of it is out, and there is no answer yet */
+        assert_int_equal(0, plugin_test(&inside.plugin, send, &is_sent, NULL));
+        assert_int_equal(0, is_sent);
+    }
+    while (!is_received) {
+        assert_int_equal(0, plugin_test(&inside.plugin, recv, &is_received, NULL));
+    }
+    inside_reset(inside_lane_of_slot(inside.sender, 0));
+    inside_let_go();
+    pair_wait(&inside.plugin, send);
+    inside_close(&inside);
+}
+
+/* The receiver has no place for a lane for a while, and says so to who dials. */
+static void a_refusal_for_want_of_room_is_not_for_ever(void **state)
+{
+    struct weft_nccl_lane *taken[WEFT_NCCL_LANES], *lane;
+    struct inside inside;
+    double start = now_s();
+    uint32_t count = 0, id;
+    (void)state;
+    inside_open(0, &inside);
+    inside_hold();
+    while ((lane = weft_nccl_lane_new(inside.receiver)) != NULL) {
+        taken[count++] = lane;
+    }
+    id = inside.sender->next_id;
+    assert_int_equal(WEFT_OK, weft_nccl_dial(inside.sender, 1, 0));
+    inside_let_go();
+    while (inside.sender->lanes[1]->state != WEFT_NCCL_LANE_DEAD) { /* it was refused */
+        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
+        sched_yield();
+    }
+    inside_hold();
+    while (count > 0) {
+        weft_nccl_lane_drop(taken[--count]);
+    }
+    inside_let_go();
+    inside_reset(inside_lane_of_slot(inside.sender, 0));
+    pair_move(&inside.plugin, &inside.pair, LEN);
+    assert_true(inside.sender->next_id > id + 1);
+    inside_close(&inside);
+}
+
+/* Nobody dials meanwhile. */
+static void short_messages_go_by_helpers_while_the_first_lane_is_missing(void **state)
+{
+    struct inside inside;
+    (void)state;
+    inside_open(1, &inside);
+    pair_move(&inside.plugin, &inside.pair, LEN);
+    inside_await_lanes(&inside, 2);
+    inside_hold();
+    inside_reset(inside_lane_of_slot(inside.sender, 0));
+    weft_nccl_comm_drive(inside.sender, WEFT_NCCL_READ); /* it is lost before the first of them */
+    for (int i = 0; i < 3; i++) {
+        pair_move(&inside.plugin, &inside.pair, 1000);
+    }
+    assert_null(inside_lane_of_slot(inside.sender, 0));
+    inside_let_go();
+    inside_close(&inside);
+}
+
+static void a_nic_whose_address_is_gone_is_done_without(void **state)
+{
+    struct weft_nccl_devices *devices = &weft_nccl_core.devices;
+    struct inside inside;
+    struct sockaddr_in gone = {.sin_family = AF_INET};
+    (void)state;
+    inside_open(0, &inside); /* which finds the devices */
+    inside_close(&inside);
+    assert_int_equal(1, inet_pton(AF_INET, "192.0.2.77", &gone.sin_addr));
+    devices->nics[1] = (struct weft_nccl_nic){.name = "gone0", .prefix_len = 24};
+    memcpy(&devices->nics[1].addr, &gone, sizeof(gone));
+    for (uint8_t first = 0; first < 2; first++) {
+        devices->nic_count = devices->device[0].count = 2;
+        devices->device[0].nics[0] = first;
+        devices->device[0].nics[1] = !first;
+        inside_open(1, &inside);
+        pair_move(&inside.plugin, &inside.pair, LEN);
+        inside_close(&inside);
+    }
+    devices->nic_count = devices->device[0].count = 1;
+    devices->device[0].nics[0] = 0;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +230,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_retiring_lane_that_is_stopped_in_a_chunk_holds_up_nobody),
         cmocka_unit_test(lanes_may_be_dialled_more_than_65536_times),
         cmocka_unit_test(the_last_place_for_a_lane_is_as_good_as_any),
+        cmocka_unit_test(a_lost_note_is_said_again_though_nobody_tests),
+        cmocka_unit_test(a_refusal_for_want_of_room_is_not_for_ever),
+        cmocka_unit_test(short_messages_go_by_helpers_while_the_first_lane_is_missing),
+        cmocka_unit_test(a_nic_whose_address_is_gone_is_done_without),
     };
     alarm(55);
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

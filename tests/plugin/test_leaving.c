@@ -149,6 +149,90 @@ static void closing_does_not_wait_for_the_receiver(void **state)
     pair_close(&plugin, &other);
 }
 
+/* ---- senders that are not heard of ---- */
+
+static void wait_for_count(struct board *board, int count)
+{
+    double start = now_s();
+    while (board->count < count) {
+        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
+        sched_yield();
+    }
+}
+
+/* Sends a message for each count that the other side puts on the board. */
+static void send_when_told(const struct plugin *plugin, struct board *board)
+{
+    struct pair pair = {0};
+    meet_peer(plugin, board, true, &pair.sender);
+    for (int i = 1; i <= 2; i++) {
+        wait_for_count(board, i);
+        pattern_fill(out, LEN, (unsigned)i);
+        pair_wait(plugin, pair_send(plugin, &pair, out, LEN));
+    }
+    plugin_close_send(plugin, pair.sender);
+    _exit(0);
+}
+
+static pid_t start_sender(struct plugin *plugin_p, struct board *board, struct pair *pair_p)
+{
+    pid_t pid = fork();
+    plugin_open(11, plugin_p);
+    if (pid == 0) {
+        alarm(2 * PLUGIN_DEADLINE_S);
+        send_when_told(plugin_p, board);
+    }
+    meet_peer(plugin_p, board, false, &pair_p->receiver);
+    board->count = 1;
+    assert_int_equal(LEN, pair_wait(plugin_p, pair_recv(plugin_p, pair_p, in, LEN)));
+    return pid;
+}
+
+/* It cannot dial again for longer than it takes to believe that a process is dead: its lanes were reset, which says
+ * nothing about that. */
+static void a_sender_that_is_held_up_may_come_back(void **state)
+{
+    struct board *board = board_open();
+    struct plugin plugin;
+    struct pair pair = {0};
+    pid_t pid = start_sender(&plugin, board, &pair);
+    double start;
+    int is_done = 0;
+    (void)state;
+    assert_int_equal(0, kill(pid, SIGSTOP));
+    assert_int_equal(pid, waitpid(pid, NULL, WUNTRACED));
+    void *recv = pair_recv(&plugin, &pair, in, LEN);
+    reset_lanes(100);
+    for (start = now_s(); now_s() - start < 1.7;) {
+        assert_int_equal(0, plugin_test(&plugin, recv, &is_done, NULL));
+        assert_int_equal(0, is_done);
+    }
+    assert_int_equal(0, kill(pid, SIGCONT));
+    board->count = 2;
+    assert_int_equal(LEN, pair_wait(&plugin, recv));
+    assert_true(pattern_is(in, LEN, 2));
+    wait_for_end(pid);
+    plugin_close_recv(&plugin, pair.receiver);
+    board_close(board);
+}
+
+static void a_sender_that_was_killed_is_known_to_be_dead_soon(void **state)
+{
+    struct board *board = board_open();
+    struct plugin plugin;
+    struct pair pair = {0};
+    pid_t pid = start_sender(&plugin, board, &pair);
+    double start = now_s();
+    (void)state;
+    void *recv = pair_recv(&plugin, &pair, in, LEN);
+    assert_int_equal(0, kill(pid, SIGKILL));
+    assert_int_equal(pid, waitpid(pid, NULL, 0));
+    assert_int_equal(NCCL_REMOTE_ERROR, pair_wait_failed(&plugin, recv));
+    assert_true(now_s() - start < 6); /* of the path it would be 10 */
+    plugin_close_recv(&plugin, pair.receiver);
+    board_close(board);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -156,7 +240,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(they_arrive_through_small_buffers),
         cmocka_unit_test(they_arrive_though_their_lane_was_lost),
         cmocka_unit_test(closing_does_not_wait_for_the_receiver),
+        cmocka_unit_test(a_sender_that_is_held_up_may_come_back),
+        cmocka_unit_test(a_sender_that_was_killed_is_known_to_be_dead_soon),
     };
+    setenv("WEFT_PATH_TIMEOUT", "10s", 1);
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
