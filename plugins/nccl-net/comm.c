@@ -25,6 +25,7 @@ struct weft_nccl_comm *weft_nccl_comm_new(bool is_sender, const struct weft_nccl
         return NULL;
     }
     comm->is_sender = is_sender;
+    comm->process = weft_nccl_core.process;
     comm->device = device;
     comm->turn = atomic_fetch_add(&turns, 1);
     comm->chunk_len = params->number[WEFT_PARAM_CHUNK] > 0
@@ -172,7 +173,7 @@ int weft_nccl_test(void *handle, int *is_done_p, int *lens)
     struct weft_nccl_request *request = handle;
     struct weft_nccl_comm *comm = request->comm;
     *is_done_p = 0;
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     if (!reap(request, lens)) {
@@ -195,7 +196,7 @@ int weft_nccl_close(void *handle)
     if (comm == NULL) {
         return NCCL_SUCCESS;
     }
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     weft_nccl_comm_free(comm);

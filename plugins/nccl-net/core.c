@@ -15,6 +15,7 @@
 struct weft_nccl_core weft_nccl_core;
 
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* of the fields below, and opening */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static uint32_t users;
 static bool is_found;
 
@@ -201,12 +202,25 @@ static void close_all(void)
     weft_nccl_core.key = NULL;
 }
 
+/* Another thread may have held it when the process was forked. */
+static void renew_life(void)
+{
+    pthread_mutex_init(&life, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, renew_life);
+}
+
 static weft_status_t open_all(void)
 {
     const struct weft_params *params = &weft_nccl_core.params;
     unsigned cpus = weft_topo_cpus("");
     weft_status_t status;
     weft_nccl_core.process = weft_process_generation();
+    pthread_once(&fork_once, watch_forks);
+    atomic_store(&weft_nccl_core.lanes, 0);
     memset(weft_nccl_core.acceptors, 0, sizeof(weft_nccl_core.acceptors));
     weft_list_open(&weft_nccl_core.listeners);
     weft_list_open(&weft_nccl_core.comms);
@@ -239,13 +253,24 @@ weft_status_t weft_nccl_core_take(void)
     pthread_mutex_lock(&life);
     if (!is_found) {
         status = weft_fail(WEFT_ERR_INVALID, "init was not called");
-    } else if (users == 0 || weft_nccl_is_foreign()) { /* a fork's child begins anew */
+    } else if (users == 0 ||
+               weft_nccl_is_foreign(weft_nccl_core.process)) { /* a fork's child begins anew */
         users = 0;
         status = open_all();
     }
     users += status == WEFT_OK;
     pthread_mutex_unlock(&life);
     return status;
+}
+
+bool weft_nccl_core_take_open(void)
+{
+    bool is_open;
+    pthread_mutex_lock(&life);
+    is_open = users > 0 && !weft_nccl_is_foreign(weft_nccl_core.process);
+    users += is_open;
+    pthread_mutex_unlock(&life);
+    return is_open;
 }
 
 static void say_counters(void)
@@ -303,8 +328,7 @@ void weft_nccl_core_give(void)
     pthread_mutex_unlock(&life);
 }
 
-bool weft_nccl_is_foreign(void)
+bool weft_nccl_is_foreign(uint32_t process)
 {
-    return weft_nccl_core.process !=
-           atomic_load_explicit(&weft_process_number, memory_order_relaxed);
+    return process != atomic_load_explicit(&weft_process_number, memory_order_relaxed);
 }

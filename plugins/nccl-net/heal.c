@@ -141,8 +141,12 @@ static bool needs_fresh(struct weft_nccl_comm *comm)
 
 static void fill_slots(struct weft_nccl_comm *comm, uint64_t now_ns)
 {
+    uint32_t most = (uint32_t)weft_nccl_core.params.number[WEFT_PARAM_LANES_MAX];
     uint32_t count = atomic_load(&comm->wants_lanes) ? comm->slot_count : 1;
-    for (uint32_t slot = 0; slot < count; slot++) {
+    /* With many connections each has fewer, and always one. */
+    for (uint32_t slot = 0;
+         slot < count && (slot == 0 || most == 0 || atomic_load(&weft_nccl_core.lanes) < most);
+         slot++) {
         fill_slot(comm, slot, now_ns);
     }
     /* All slots have theirs, and what was lost was on its way out: one gets another, which takes its place. */
@@ -366,6 +370,8 @@ void weft_nccl_heal_carrier(uint32_t nic, bool is_up)
 {
     struct weft_list *all = &weft_nccl_core.comms;
     weft_nccl_core.is_nic_down[nic] = !is_up;
+    weft_nccl_say(NCCL_LOG_INFO, "%s %s", weft_nccl_core.devices.nics[nic].name,
+                  is_up ? "is back" : "has lost its carrier");
     for (struct weft_list *node = all->next; node != all; node = node->next) {
         struct weft_nccl_comm *comm = WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node);
         for (uint32_t i = 0; i < comm->pair_count; i++) {

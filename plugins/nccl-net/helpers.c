@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -151,6 +152,7 @@ static weft_status_t helper_open(struct weft_nccl_helper *helper)
 {
     struct epoll_event event = {.events = EPOLLIN};
     pthread_attr_t attr;
+    sigset_t all, before;
     int error;
     helper->epfd = epoll_create1(EPOLL_CLOEXEC);
     helper->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -169,7 +171,10 @@ static weft_status_t helper_open(struct weft_nccl_helper *helper)
     if (weft_nccl_core.devices.has_cpus) {
         pthread_attr_setaffinity_np(&attr, sizeof(cpu_set_t), &weft_nccl_core.devices.cpus);
     }
+    sigfillset(&all); /* the program's handlers are not to run here */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(&helper->thread, &attr, helper_main, helper);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (error != 0) {
         weft_fd_close(helper->epfd);

@@ -24,6 +24,8 @@ static void set_state(struct weft_nccl_lane *lane, enum weft_nccl_lane_state sta
     struct weft_nccl_comm *comm = lane->comm;
     uint32_t bit = UINT32_C(1) << lane->index;
     bool is_up = state == WEFT_NCCL_LANE_UP || state == WEFT_NCCL_LANE_RETIRING;
+    atomic_fetch_add(&weft_nccl_core.lanes, (uint32_t)(state != WEFT_NCCL_LANE_DEAD) -
+                                                (uint32_t)(lane->state != WEFT_NCCL_LANE_DEAD));
     lane->state = state;
     atomic_fetch_and(&comm->by_callers, ~bit);
     atomic_fetch_and(&comm->by_helpers, ~bit);
@@ -61,7 +63,9 @@ static void lose(struct weft_nccl_lane *lane, const char *why)
     lane->fd = -1;
     weft_nccl_count(WEFT_NCCL_COUNT_LANES_LOST, 1);
     if (atomic_load(&comm->result) == NCCL_SUCCESS) {
-        weft_nccl_say(NCCL_LOG_TRACE, "lane %u to %s: %s", lane->id, comm->peer_text, why);
+        weft_nccl_say(weft_nccl_news_level(), "lane %u %s %s by %s was lost: %s", lane->id,
+                      comm->is_sender ? "to" : "from", comm->peer_text,
+                      weft_nccl_core.devices.nics[lane->nic].name, why);
     }
     weft_nccl_comm_poke(comm);
 }

@@ -63,6 +63,8 @@ enum weft_nccl_counter {
 
 void weft_nccl_log_open(nccl_logger_t given);
 void weft_nccl_say(int level, const char *fmt, ...) WEFT_PRINTF(2, 3);
+/* The level for something that may come often: INFO once a second, else TRACE. */
+int weft_nccl_news_level(void);
 /* Says the thread's error text as a warning, and how NCCL calls such a thing. */
 int weft_nccl_result(weft_status_t status);
 
@@ -116,6 +118,7 @@ struct weft_nccl_core {
     bool is_nic_down[WEFT_NCCL_NICS];  /* as far as that was heard */
     struct weft_list listeners, comms; /* engine lock */
     struct weft_list leaving;          /* leave.c; engine lock */
+    _Atomic uint32_t lanes;            /* of all connections, those that are dialled included */
     uint32_t helper_count;
     struct weft_nccl_helper *helpers; /* owned */
 };
@@ -131,10 +134,11 @@ weft_status_t weft_nccl_init(nccl_logger_t logger);
 /* The first opens all that the process shares, the last closes it. */
 weft_status_t weft_nccl_core_take(void);
 void weft_nccl_core_give(void);
+bool weft_nccl_core_take_open(void); /* false: nothing is open */
 /* The job that a process with this key serves: shown to all who come. */
 void weft_nccl_core_job(const uint8_t key[WEFT_WIRE_KEY_LEN], uint8_t job[16]);
-/* Has this process forked since? Then what it holds is the parent's. */
-bool weft_nccl_is_foreign(void);
+/* Was it made before this process was forked? Then it is the parent's. */
+bool weft_nccl_is_foreign(uint32_t process);
 
 /* ---- lanes (lane.c) ---- */
 
@@ -260,6 +264,7 @@ struct weft_nccl_receive {
 
 struct weft_nccl_comm {
     bool is_sender;
+    uint32_t process; /* that made it */
     const struct weft_nccl_device *device;
     uint64_t id;
     char peer_text[WEFT_NET_ADDR_TEXT_LEN];
@@ -285,6 +290,7 @@ struct weft_nccl_comm {
     struct weft_nccl_handle *handle; /* secret, owned */
     struct weft_wire_self self;
     uint64_t ticket, deadline_ns;
+    const void *context; /* NCCL's, while it has a ticket */
     uint32_t pair_count, slot_count;
     struct weft_nccl_pair {
         uint8_t nic, there;
@@ -327,6 +333,7 @@ struct weft_nccl_comm {
 };
 
 struct weft_nccl_listener {
+    uint32_t process; /* that made it */
     const struct weft_nccl_device *device;
     uint8_t token[WEFT_NCCL_TOKEN_LEN];
     struct weft_list node, pending;
@@ -428,7 +435,9 @@ void weft_nccl_helpers_forget(struct weft_nccl_comm *comm);
 int weft_nccl_devices_count(int *count_p);
 const struct weft_nccl_device *weft_nccl_device(int device); /* NULL: there is none */
 int weft_nccl_listen(int device, void *handle, void **listener_p);
-int weft_nccl_connect(int device, void *handle, void **comm_p);
+int weft_nccl_connect(const void *context, int device, void *handle, void **comm_p);
+/* Ends what was begun with connect in this context, and not called again until it was there. */
+void weft_nccl_connect_end(const void *context);
 int weft_nccl_accept(void *handle,
                      void **comm_p); /* here and below: what listen, connect or accept gave */
 int weft_nccl_isend(void *handle, void *data, size_t len, int tag, void **request_p);

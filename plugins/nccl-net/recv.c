@@ -448,7 +448,7 @@ int weft_nccl_irecv(void *handle, int count, void **data, const size_t *lens, co
     struct weft_nccl_request *request;
     uint32_t parked;
     *request_p = NULL;
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     if (count < 1 || count > WEFT_NCCL_GROUP) {

@@ -428,7 +428,7 @@ int weft_nccl_isend(void *handle, void *data, size_t len, int tag, void **reques
     struct weft_nccl_request *request;
     uint32_t chunks = 0;
     *request_p = NULL;
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     if (len > WEFT_NCCL_LEN_MAX) {

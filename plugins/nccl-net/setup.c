@@ -44,6 +44,7 @@ int weft_nccl_listen(int device, void *handle, void **listener_p)
         return weft_nccl_result(status);
     }
     listener->device = own;
+    listener->process = weft_nccl_core.process;
     weft_list_open(&listener->pending);
     memcpy(parts.key, weft_nccl_core.key, sizeof(parts.key));
     memcpy(parts.token, listener->token, sizeof(parts.token));
@@ -69,7 +70,7 @@ int weft_nccl_close_listen(void *handle)
     if (listener == NULL) {
         return NCCL_SUCCESS;
     }
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(listener->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     weft_engine_lock(weft_nccl_core.engine);
@@ -90,7 +91,7 @@ int weft_nccl_accept(void *handle, void **comm_p)
     struct weft_nccl_listener *listener = handle;
     struct weft_list *node;
     *comm_p = NULL;
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(listener->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     weft_engine_poll(weft_nccl_core.engine);
@@ -423,7 +424,7 @@ static uint32_t count_slots(const struct weft_nccl_comm *comm)
     return count < WEFT_NCCL_LANES / 2 ? count : WEFT_NCCL_LANES / 2; /* the rest: for new ones */
 }
 
-static weft_status_t connect_new(const struct weft_nccl_device *device,
+static weft_status_t connect_new(const void *context, const struct weft_nccl_device *device,
                                  struct weft_nccl_handle *handle, struct weft_nccl_comm **comm_p)
 {
     struct weft_nccl_comm *comm = weft_nccl_comm_new(true, device);
@@ -434,6 +435,7 @@ static weft_status_t connect_new(const struct weft_nccl_device *device,
     status = weft_random(&comm->id, sizeof(comm->id));
     status = status == WEFT_OK ? weft_random(&comm->ticket, sizeof(comm->ticket)) : status;
     comm->ticket |= 1; /* not 0 */
+    comm->context = context;
     *comm->handle = *handle;
     comm->self = (struct weft_wire_self){
         .key = comm->handle->key, .is_authenticated = true, .rank = 1, .ranks = 2};
@@ -468,7 +470,7 @@ static struct weft_nccl_comm *find_ticket(uint64_t ticket)
 }
 
 /* Until it is up, the connection is ours, and the handle says which one it is: NCCL gives us the same bytes again. */
-int weft_nccl_connect(int device, void *handle, void **comm_p)
+int weft_nccl_connect(const void *context, int device, void *handle, void **comm_p)
 {
     const struct weft_nccl_device *own = weft_nccl_device(device);
     struct weft_nccl_handle parts;
@@ -488,7 +490,7 @@ int weft_nccl_connect(int device, void *handle, void **comm_p)
     if (comm != NULL) {
         weft_nccl_core_give(); /* it was counted when it was made */
     } else {
-        status = connect_new(own, &parts, &comm);
+        status = connect_new(context, own, &parts, &comm);
         if (status == WEFT_OK) {
             parts.ticket = comm->ticket;
             weft_nccl_handle_encode(&parts, handle);
@@ -510,4 +512,28 @@ int weft_nccl_connect(int device, void *handle, void **comm_p)
         *comm_p = comm;
     }
     return result;
+}
+
+static struct weft_nccl_comm *find_unfinished(const void *context)
+{
+    struct weft_list *all = &weft_nccl_core.comms;
+    struct weft_nccl_comm *found = NULL;
+    weft_engine_lock(weft_nccl_core.engine);
+    for (struct weft_list *node = all->next; node != all; node = node->next) {
+        struct weft_nccl_comm *comm = WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node);
+        found = comm->is_sender && comm->ticket != 0 && comm->context == context ? comm : found;
+    }
+    weft_engine_unlock(weft_nccl_core.engine);
+    return found;
+}
+
+void weft_nccl_connect_end(const void *context)
+{
+    struct weft_nccl_comm *comm;
+    if (weft_nccl_core_take_open()) {
+        while ((comm = find_unfinished(context)) != NULL) {
+            weft_nccl_close(comm);
+        }
+        weft_nccl_core_give();
+    }
 }

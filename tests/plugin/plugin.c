@@ -30,6 +30,14 @@ double now_s(void)
 static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
 static char said[65536];
 
+static int heard_level(void)
+{
+    const char *wanted = getenv("PLUGIN_INFO");
+    return wanted == NULL                ? NCCL_LOG_WARN
+           : strcmp(wanted, "info") == 0 ? NCCL_LOG_INFO
+                                         : NCCL_LOG_TRACE;
+}
+
 static void logger(int level, unsigned long subsystems, const char *file, int line, const char *fmt,
                    ...)
 {
@@ -38,7 +46,7 @@ static void logger(int level, unsigned long subsystems, const char *file, int li
     (void)subsystems;
     (void)file;
     (void)line;
-    if (level > (getenv("PLUGIN_INFO") != NULL ? NCCL_LOG_TRACE : NCCL_LOG_WARN)) {
+    if (level > heard_level()) {
         return;
     }
     pthread_mutex_lock(&said_lock);

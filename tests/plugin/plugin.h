@@ -39,7 +39,7 @@ void plugin_close_send(const struct plugin *plugin, void *comm);
 void plugin_close_recv(const struct plugin *plugin, void *comm);
 void plugin_close_listen(const struct plugin *plugin, void *listener);
 
-/* What the logger was told so far, newest last, at most 64 KiB; warnings only unless PLUGIN_INFO is set. */
+/* What the logger was told so far, newest last, at most 64 KiB; warnings only unless PLUGIN_INFO is set: "info", or anything for all there is. */
 const char *plugin_said(void);
 void plugin_forget_said(void);
 

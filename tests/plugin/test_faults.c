@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -380,7 +381,7 @@ static void strangers_do_no_harm(void **state)
 static void a_forked_child_has_dead_handles(void **state)
 {
     struct plugin plugin;
-    struct pair pair;
+    struct pair pair, own;
     int status;
     pid_t pid;
     (void)state;
@@ -391,12 +392,109 @@ static void a_forked_child_has_dead_handles(void **state)
     if (pid == 0) {
         void *request = NULL;
         char byte = 0;
+        if (plugin_isend(&plugin, pair.sender, &byte, 1, 0, &request) != NCCL_SYSTEM_ERROR) {
+            _exit(1);
+        }
+        pair_open(&plugin,
+                  &own); /* it may have connections of its own, which does not bring those back */
+        pair_move(&plugin, &own, 200000);
         _exit(plugin_isend(&plugin, pair.sender, &byte, 1, 0, &request) != NCCL_SYSTEM_ERROR);
     }
     assert_int_equal(pid, waitpid(pid, &status, 0));
     assert_int_equal(0, status);
     pair_move(&plugin, &pair, 200000);
     pair_close(&plugin, &pair);
+}
+
+/* ---- manners ---- */
+
+/* As NCCL does when it aborts: it does not call again, and ends its context. */
+static void an_unfinished_connect_ends_with_its_context(void **state)
+{
+    struct plugin plugin;
+    struct sockaddr_in addr = {.sin_family = AF_INET};
+    socklen_t len = sizeof(addr);
+    char handle[NCCL_HANDLE_LEN];
+    void *listener, *comm = NULL;
+    unsigned fds, threads;
+    int silent = socket(AF_INET, SOCK_STREAM, 0);
+    (void)state;
+    plugin_open(11, &plugin);
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(0, bind(silent, (struct sockaddr *)&addr, len));
+    assert_int_equal(0, listen(silent, 10));
+    assert_int_equal(0, getsockname(silent, (struct sockaddr *)&addr, &len));
+    assert_int_equal(0, plugin_listen(&plugin, handle, &listener));
+    plugin_close_listen(&plugin, listener);
+    handle[65] = (char)ntohs(addr.sin_port); /* nobody answers there */
+    handle[66] = (char)(ntohs(addr.sin_port) >> 8);
+    fds = count_fds();
+    threads = count_threads();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(0, plugin_connect(&plugin, handle, &comm));
+        assert_null(comm);
+    }
+    assert_int_equal(0, plugin.net.v11->finalize(plugin.context));
+    assert_int_equal(fds, count_fds());
+    assert_int_equal(threads, count_threads());
+    close(silent);
+}
+
+static uint64_t blocked_signals(const char *task)
+{
+    char path[300], line[256];
+    uint64_t blocked = 0;
+    FILE *file;
+    snprintf(path, sizeof(path), "/proc/self/task/%s/status", task);
+    file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, "SigBlk:", 7) == 0) {
+            blocked = strtoull(line + 7, NULL, 16);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return blocked;
+}
+
+static void threads_of_ours_take_no_signals(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    struct dirent *entry;
+    unsigned count = 0;
+    (void)state;
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    DIR *tasks = opendir("/proc/self/task");
+    while ((entry = readdir(tasks)) != NULL) {
+        if (entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) != getpid()) {
+            assert_true((blocked_signals(entry->d_name) >> (SIGUSR1 - 1) & 1) != 0);
+            count++;
+        }
+    }
+    closedir(tasks);
+    assert_true(count >= 2); /* the background thread and a helper */
+    pair_close(&plugin, &pair);
+}
+
+static void lost_lanes_are_told_of(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    double start = now_s();
+    (void)state;
+    setenv("PLUGIN_INFO", "info", 1);
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    while (strstr(plugin_said(), "was lost") == NULL) { /* at most once a second */
+        reset_lanes(100);
+        pair_move(&plugin, &pair, 100);
+        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
+    }
+    pair_close(&plugin, &pair);
+    unsetenv("PLUGIN_INFO");
 }
 
 int main(int argc, char **argv)
@@ -414,6 +512,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(set_ups_and_tear_downs_leave_nothing),
         cmocka_unit_test(strangers_do_no_harm),
         cmocka_unit_test(a_forked_child_has_dead_handles),
+        cmocka_unit_test(an_unfinished_connect_ends_with_its_context),
+        cmocka_unit_test(threads_of_ours_take_no_signals),
+        cmocka_unit_test(lost_lanes_are_told_of),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

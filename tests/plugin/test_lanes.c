@@ -223,6 +223,27 @@ static void a_nic_whose_address_is_gone_is_done_without(void **state)
     devices->device[0].nics[0] = 0;
 }
 
+/* Both ends of it are in this process: two. */
+static void beyond_lanes_max_a_connection_has_one_lane(void **state)
+{
+    struct inside inside;
+    int64_t *most = &weft_nccl_core.params.number[WEFT_PARAM_LANES_MAX], before;
+    (void)state;
+    inside_open(1, &inside);
+    before = *most;
+    for (int extra = 0; extra < 2; extra++) {
+        *most = 2 + extra;
+        pair_move(&inside.plugin, &inside.pair, LEN); /* which wants lanes */
+        inside_hold();
+        weft_nccl_tend(inside.sender, weft_clock_ns());
+        assert_int_equal(1 + extra, inside.sender->lane_count);
+        inside_let_go();
+    }
+    *most = before;
+    inside_close(&inside);
+    assert_int_equal(0, weft_nccl_core.lanes);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +251,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_retiring_lane_that_is_stopped_in_a_chunk_holds_up_nobody),
         cmocka_unit_test(lanes_may_be_dialled_more_than_65536_times),
         cmocka_unit_test(the_last_place_for_a_lane_is_as_good_as_any),
+        cmocka_unit_test(beyond_lanes_max_a_connection_has_one_lane),
         cmocka_unit_test(a_lost_note_is_said_again_though_nobody_tests),
         cmocka_unit_test(a_refusal_for_want_of_room_is_not_for_ever),
         cmocka_unit_test(short_messages_go_by_helpers_while_the_first_lane_is_missing),
