@@ -384,7 +384,7 @@ bool weft_nccl_rate_fits(struct weft_nccl_lane *lane, uint32_t len);
 /* Now and then: what was left is offered again. */
 void weft_nccl_rate_offer(struct weft_nccl_comm *comm);
 
-/* ---- lanes come and go (setup.c: the first; heal.c: all others); engine lock ---- */
+/* ---- lanes come and go (connect.c: the first; heal.c: all others); engine lock ---- */
 
 weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_t pair);
 /* One connection: from which NIC to which address of the handle, and what it says. */
