@@ -54,6 +54,20 @@ void inside_await_lanes(struct inside *inside, int count)
     }
 }
 
+void inside_await_state(struct weft_nccl_comm *comm, uint32_t index,
+                        enum weft_nccl_lane_state state)
+{
+    double start = now_s();
+    bool is_there = false;
+    while (!is_there) {
+        pthread_mutex_lock(&comm->lock);
+        is_there = comm->lanes[index]->state == state;
+        pthread_mutex_unlock(&comm->lock);
+        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
+        sched_yield();
+    }
+}
+
 struct weft_nccl_lane *inside_lane_of_slot(struct weft_nccl_comm *comm, uint32_t slot)
 {
     struct weft_nccl_lane *found = NULL;

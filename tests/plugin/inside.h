@@ -17,6 +17,8 @@ void inside_open(int helpers, struct inside *inside_p);
 void inside_close(struct inside *inside);
 /* Until so many lanes of the sender are up. */
 void inside_await_lanes(struct inside *inside, int count);
+void inside_await_state(struct weft_nccl_comm *comm, uint32_t index,
+                        enum weft_nccl_lane_state state);
 struct weft_nccl_lane *inside_lane_of_slot(struct weft_nccl_comm *comm, uint32_t slot);
 /* As the network would end it. */
 void inside_reset(const struct weft_nccl_lane *lane);

@@ -381,7 +381,7 @@ static void strangers_do_no_harm(void **state)
 static void a_forked_child_has_dead_handles(void **state)
 {
     struct plugin plugin;
-    struct pair pair, own;
+    struct pair pair;
     int status;
     pid_t pid;
     (void)state;
@@ -395,9 +395,11 @@ static void a_forked_child_has_dead_handles(void **state)
         if (plugin_isend(&plugin, pair.sender, &byte, 1, 0, &request) != NCCL_SYSTEM_ERROR) {
             _exit(1);
         }
-        pair_open(&plugin,
-                  &own); /* it may have connections of its own, which does not bring those back */
+#ifndef __SANITIZE_THREAD__ /* which cannot follow threads of a child of many threads */
+        struct pair own;    /* it may have connections of its own; those stay dead */
+        pair_open(&plugin, &own);
         pair_move(&plugin, &own, 200000);
+#endif
         _exit(plugin_isend(&plugin, pair.sender, &byte, 1, 0, &request) != NCCL_SYSTEM_ERROR);
     }
     assert_int_equal(pid, waitpid(pid, &status, 0));

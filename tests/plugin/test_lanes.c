@@ -7,7 +7,6 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
-#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,18 +30,10 @@ static void *fill(struct inside *inside)
 static struct weft_nccl_lane *replace(struct weft_nccl_comm *comm)
 {
     struct weft_nccl_lane *old = inside_lane_of_slot(comm, 0);
-    double start = now_s();
-    bool is_retiring = false;
     inside_hold();
     assert_int_equal(WEFT_OK, weft_nccl_dial(comm, 0, 0));
     inside_let_go();
-    while (!is_retiring) {
-        pthread_mutex_lock(&comm->lock);
-        is_retiring = old->state == WEFT_NCCL_LANE_RETIRING;
-        pthread_mutex_unlock(&comm->lock);
-        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
-        sched_yield();
-    }
+    inside_await_state(comm, old->index, WEFT_NCCL_LANE_RETIRING);
     return old;
 }
 
@@ -78,7 +69,9 @@ static void a_retiring_lane_that_is_stopped_in_a_chunk_holds_up_nobody(void **st
     inside.sender->chunk_len = LEN; /* so that the other lane has nothing to do */
     void *send = fill(&inside);
     struct weft_nccl_lane *old = replace(inside.sender);
+    inside_hold();
     assert_true(old->has_frame);
+    inside_let_go();
     pthread_mutex_lock(&inside.sender->lock);
     inside.sender->landed = inside.sender->next_number;
     pthread_mutex_unlock(&inside.sender->lock);
@@ -101,7 +94,9 @@ static void lanes_may_be_dialled_more_than_65536_times(void **state)
         reset_lanes(1 + i % 4);
         receive(&inside, send);
     }
+    inside_hold();
     assert_true(inside.sender->next_id > 65536);
+    inside_let_go();
     inside_close(&inside);
 }
 
@@ -119,9 +114,7 @@ static void the_last_place_for_a_lane_is_as_good_as_any(void **state)
     inside_let_go();
     inside_await_lanes(&inside, 1);
     pair_move(&inside.plugin, &inside.pair, 100);
-    while (inside.sender->lanes[WEFT_NCCL_LANES - 1]->state != WEFT_NCCL_LANE_UP) {
-        sched_yield();
-    }
+    inside_await_state(inside.sender, WEFT_NCCL_LANES - 1, WEFT_NCCL_LANE_UP);
     pair_move(&inside.plugin, &inside.pair, LEN);
     pair_move(&inside.plugin, &inside.pair, 100);
     inside_close(&inside);
@@ -155,7 +148,6 @@ static void a_refusal_for_want_of_room_is_not_for_ever(void **state)
 {
     struct weft_nccl_lane *taken[WEFT_NCCL_LANES], *lane;
     struct inside inside;
-    double start = now_s();
     uint32_t count = 0, id;
     (void)state;
     inside_open(0, &inside);
@@ -166,10 +158,7 @@ static void a_refusal_for_want_of_room_is_not_for_ever(void **state)
     id = inside.sender->next_id;
     assert_int_equal(WEFT_OK, weft_nccl_dial(inside.sender, 1, 0));
     inside_let_go();
-    while (inside.sender->lanes[1]->state != WEFT_NCCL_LANE_DEAD) { /* it was refused */
-        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
-        sched_yield();
-    }
+    inside_await_state(inside.sender, 1, WEFT_NCCL_LANE_DEAD); /* it was refused */
     inside_hold();
     while (count > 0) {
         weft_nccl_lane_drop(taken[--count]);
@@ -177,7 +166,9 @@ static void a_refusal_for_want_of_room_is_not_for_ever(void **state)
     inside_let_go();
     inside_reset(inside_lane_of_slot(inside.sender, 0));
     pair_move(&inside.plugin, &inside.pair, LEN);
+    inside_hold();
     assert_true(inside.sender->next_id > id + 1);
+    inside_let_go();
     inside_close(&inside);
 }
 
@@ -232,15 +223,17 @@ static void beyond_lanes_max_a_connection_has_one_lane(void **state)
     inside_open(1, &inside);
     before = *most;
     for (int extra = 0; extra < 2; extra++) {
+        inside_hold();
         *most = 2 + extra;
+        inside_let_go();
         pair_move(&inside.plugin, &inside.pair, LEN); /* which wants lanes */
         inside_hold();
         weft_nccl_tend(inside.sender, weft_clock_ns());
         assert_int_equal(1 + extra, inside.sender->lane_count);
         inside_let_go();
     }
-    *most = before;
     inside_close(&inside);
+    *most = before;
     assert_int_equal(0, weft_nccl_core.lanes);
 }
 
