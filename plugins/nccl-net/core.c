@@ -6,11 +6,15 @@
  */
 #include "nccl.h"
 
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TICK_MS 100
+#define ASK_MS 1000
 
 struct weft_nccl_core weft_nccl_core;
 
@@ -79,6 +83,34 @@ const struct weft_nccl_device *weft_nccl_device(int device)
 
 /* ---- time, and news of NICs ---- */
 
+static bool is_running(const char *name)
+{
+    struct ifreq asked = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_up;
+    snprintf(asked.ifr_name, sizeof(asked.ifr_name), "%s", name);
+    is_up = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &asked) == 0 && (asked.ifr_flags & IFF_UP) != 0 &&
+            (asked.ifr_flags & IFF_RUNNING) != 0;
+    close(fd);
+    return is_up;
+}
+
+/* The kernel drops news when there is too much of it. That a NIC went is found out by its silence, that it is back by
+ * asking. */
+static void ask_for_nics(uint64_t now_ns)
+{
+    static uint64_t next_ns; /* engine lock */
+    if (now_ns < next_ns) {
+        return;
+    }
+    next_ns = now_ns + ASK_MS * WEFT_NS_PER_MS;
+    for (uint32_t nic = 0; nic < weft_nccl_core.devices.nic_count; nic++) {
+        if (weft_nccl_core.is_nic_down[nic] && is_running(weft_nccl_core.devices.nics[nic].name)) {
+            weft_nccl_heal_carrier(nic, true);
+        }
+    }
+}
+
 static void ticked(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_list *all = &weft_nccl_core.comms;
@@ -86,6 +118,7 @@ static void ticked(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_nccl_tend(WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node), now_ns);
     }
     weft_nccl_leaving_tend(now_ns);
+    ask_for_nics(now_ns);
     weft_engine_timer_set(weft_nccl_core.engine, timer, now_ns + TICK_MS * WEFT_NS_PER_MS);
 }
 

@@ -173,6 +173,25 @@ static void memory_is_registered_as_it_comes(void **state)
     }
 }
 
+static void flushing_host_memory_takes_no_request(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    char memory[64];
+    void *data = memory, *region = NULL, *request = memory;
+    int len = sizeof(memory);
+    (void)state;
+    for (int version = PLUGIN_FIRST; version <= PLUGIN_LAST; version++) {
+        plugin_open(version, &plugin);
+        pair_open(&plugin, &pair);
+        request = memory;
+        assert_int_equal(0,
+                         plugin.net.v8->iflush(pair.receiver, 1, &data, &len, &region, &request));
+        assert_null(request);
+        pair_close(&plugin, &pair);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +203,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(devices_that_are_not_there_are_refused),
         cmocka_unit_test(handles_of_others_are_refused),
         cmocka_unit_test(memory_is_registered_as_it_comes),
+        cmocka_unit_test(flushing_host_memory_takes_no_request),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

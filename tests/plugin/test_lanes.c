@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -214,6 +215,28 @@ static void a_nic_whose_address_is_gone_is_done_without(void **state)
     devices->device[0].nics[0] = 0;
 }
 
+/* The kernel had too much to tell, and it was lost. */
+static void a_nic_is_used_again_though_nobody_said_that_it_is_back(void **state)
+{
+    struct inside inside;
+    double start = now_s();
+    bool is_down = true;
+    (void)state;
+    inside_open(0, &inside);
+    inside_hold();
+    weft_nccl_heal_carrier(0, false);
+    inside_let_go();
+    while (is_down) {
+        inside_hold();
+        is_down = weft_nccl_core.is_nic_down[0];
+        inside_let_go();
+        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
+        sched_yield();
+    }
+    pair_move(&inside.plugin, &inside.pair, LEN);
+    inside_close(&inside);
+}
+
 /* Both ends of it are in this process: two. */
 static void beyond_lanes_max_a_connection_has_one_lane(void **state)
 {
@@ -248,6 +271,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_lost_note_is_said_again_though_nobody_tests),
         cmocka_unit_test(a_refusal_for_want_of_room_is_not_for_ever),
         cmocka_unit_test(short_messages_go_by_helpers_while_the_first_lane_is_missing),
+        cmocka_unit_test(a_nic_is_used_again_though_nobody_said_that_it_is_back),
         cmocka_unit_test(a_nic_whose_address_is_gone_is_done_without),
     };
     alarm(55);
