@@ -7,8 +7,10 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <linux/filter.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { LEN = 8 << 20 };
@@ -59,6 +61,36 @@ static void what_a_retiring_lane_carried_goes_again_when_it_is_lost(void **state
         receive(&inside, send);
         inside_close(&inside);
     }
+}
+
+/* Nothing that is sent to this end arrives any more. */
+static void make_black_hole(struct weft_nccl_comm *comm, uint32_t id)
+{
+    struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    const struct sock_fprog program = {.len = 1, .filter = &drop};
+    int count = 0;
+    pthread_mutex_lock(&comm->lock);
+    for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+        count +=
+            comm->lanes[i]->id == id && setsockopt(comm->lanes[i]->fd, SOL_SOCKET, SO_ATTACH_FILTER,
+                                                   &program, sizeof(program)) == 0;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    assert_int_equal(1, count);
+}
+
+static void a_retiring_lane_that_falls_silent_is_given_up(void **state)
+{
+    struct inside inside;
+    (void)state;
+    pattern_fill(out, LEN, 1);
+    inside_open(0, &inside);
+    void *send = fill(&inside);
+    uint32_t id = replace(inside.sender)->id;
+    make_black_hole(inside.receiver, id);
+    make_black_hole(inside.sender, id);
+    receive(&inside, send);
+    inside_close(&inside);
 }
 
 /* The message has landed, by copies that another lane brought, while the lane was in the middle of it. */
@@ -264,6 +296,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_retiring_lane_carried_goes_again_when_it_is_lost),
+        cmocka_unit_test(a_retiring_lane_that_falls_silent_is_given_up),
         cmocka_unit_test(a_retiring_lane_that_is_stopped_in_a_chunk_holds_up_nobody),
         cmocka_unit_test(lanes_may_be_dialled_more_than_65536_times),
         cmocka_unit_test(the_last_place_for_a_lane_is_as_good_as_any),
