@@ -25,6 +25,7 @@ struct weft_nccl_comm *weft_nccl_comm_new(bool is_sender, const struct weft_nccl
         return NULL;
     }
     comm->is_sender = is_sender;
+    comm->process = weft_nccl_core.process;
     comm->device = device;
     comm->turn = atomic_fetch_add(&turns, 1);
     comm->chunk_len = params->number[WEFT_PARAM_CHUNK] > 0
@@ -60,6 +61,9 @@ void weft_nccl_comm_free(struct weft_nccl_comm *comm)
 {
     struct weft_engine *engine = weft_nccl_core.engine;
     uint32_t count;
+    if (comm->is_sender) {
+        weft_nccl_send_flush(comm);
+    }
     weft_engine_lock(engine);
     comm->is_closing = true;
     weft_list_remove(&comm->node);
@@ -111,11 +115,15 @@ void weft_nccl_comm_poke(struct weft_nccl_comm *comm)
 
 void weft_nccl_comm_drive(struct weft_nccl_comm *comm, uint32_t bits)
 {
-    uint32_t lanes = atomic_load(&comm->by_callers);
-    for (uint32_t i = 0; lanes >> i != 0; i++) {
-        if ((lanes >> i & 1) != 0) {
-            weft_nccl_lane_drive(comm->lanes[i], bits);
+    uint32_t lanes = atomic_load(&comm->by_callers), others;
+    if (lanes ==
+        0) { /* it is missing for the moment: the helpers' lanes are there, and nobody else would tell them */
+        for (others = atomic_load(&comm->by_helpers); others != 0; others &= others - 1) {
+            weft_nccl_helper_kick(comm->lanes[__builtin_ctz(others)], bits);
         }
+    }
+    for (; lanes != 0; lanes &= lanes - 1) {
+        weft_nccl_lane_drive(comm->lanes[__builtin_ctz(lanes)], bits);
     }
 }
 
@@ -148,12 +156,24 @@ static bool reap(struct weft_nccl_request *request, int *lens)
     return is_done;
 }
 
+/* When it has failed, nobody touches the memory of its requests any more. */
+static int result_of(struct weft_nccl_comm *comm)
+{
+    int result = atomic_load(&comm->result);
+    if (result != NCCL_SUCCESS) {
+        for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+            weft_nccl_lane_settle(comm->lanes[i]);
+        }
+    }
+    return result;
+}
+
 int weft_nccl_test(void *handle, int *is_done_p, int *lens)
 {
     struct weft_nccl_request *request = handle;
     struct weft_nccl_comm *comm = request->comm;
     *is_done_p = 0;
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     if (!reap(request, lens)) {
@@ -163,7 +183,7 @@ int weft_nccl_test(void *handle, int *is_done_p, int *lens)
             weft_nccl_rate_offer(comm);
         }
         if (!reap(request, lens)) {
-            return atomic_load(&comm->result);
+            return result_of(comm);
         }
     }
     *is_done_p = 1;
@@ -176,7 +196,7 @@ int weft_nccl_close(void *handle)
     if (comm == NULL) {
         return NCCL_SUCCESS;
     }
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     weft_nccl_comm_free(comm);

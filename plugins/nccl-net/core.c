@@ -6,14 +6,20 @@
  */
 #include "nccl.h"
 
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
 
 #define TICK_MS 100
+#define ASK_MS 1000
 
 struct weft_nccl_core weft_nccl_core;
 
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* of the fields below, and opening */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static uint32_t users;
 static bool is_found;
 
@@ -77,13 +83,42 @@ const struct weft_nccl_device *weft_nccl_device(int device)
 
 /* ---- time, and news of NICs ---- */
 
+static bool is_running(const char *name)
+{
+    struct ifreq asked = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_up;
+    snprintf(asked.ifr_name, sizeof(asked.ifr_name), "%s", name);
+    is_up = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &asked) == 0 && (asked.ifr_flags & IFF_UP) != 0 &&
+            (asked.ifr_flags & IFF_RUNNING) != 0;
+    close(fd);
+    return is_up;
+}
+
+/* The kernel drops news when there is too much of it. That a NIC went is found out by its silence, that it is back by
+ * asking. */
+static void ask_for_nics(uint64_t now_ns)
+{
+    static uint64_t next_ns; /* engine lock */
+    if (now_ns < next_ns) {
+        return;
+    }
+    next_ns = now_ns + ASK_MS * WEFT_NS_PER_MS;
+    for (uint32_t nic = 0; nic < weft_nccl_core.devices.nic_count; nic++) {
+        if (weft_nccl_core.is_nic_down[nic] && is_running(weft_nccl_core.devices.nics[nic].name)) {
+            weft_nccl_heal_carrier(nic, true);
+        }
+    }
+}
+
 static void ticked(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_list *all = &weft_nccl_core.comms;
     for (struct weft_list *node = all->next; node != all; node = node->next) {
         weft_nccl_tend(WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node), now_ns);
     }
-    weft_nccl_leaving_sweep(now_ns, false);
+    weft_nccl_leaving_tend(now_ns);
+    ask_for_nics(now_ns);
     weft_engine_timer_set(weft_nccl_core.engine, timer, now_ns + TICK_MS * WEFT_NS_PER_MS);
 }
 
@@ -159,13 +194,30 @@ static weft_status_t open_port(uint32_t nic)
     return status;
 }
 
+/* An address may be gone since the NICs were looked for: the others do. */
+static weft_status_t open_ports(void)
+{
+    weft_status_t status = WEFT_OK;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < weft_nccl_core.devices.nic_count; i++) {
+        weft_status_t one = open_port(i);
+        count += one == WEFT_OK;
+        if (one != WEFT_OK) {
+            weft_nccl_say(NCCL_LOG_WARN, "%s cannot be used: %s",
+                          weft_nccl_core.devices.nics[i].name, weft_error_text());
+            status = one;
+        }
+    }
+    return count > 0 ? WEFT_OK : status;
+}
+
 static void close_all(void)
 {
     struct weft_engine *engine = weft_nccl_core.engine;
     int carrier = weft_nccl_core.carrier.fd;
     if (engine != NULL) {
         weft_engine_lock(engine);
-        weft_nccl_leaving_sweep(weft_clock_ns(), true);
+        weft_nccl_leaving_end();
         weft_engine_timer_cancel(engine, &weft_nccl_core.tick);
         weft_engine_remove(engine, &weft_nccl_core.carrier);
         weft_fd_close(carrier);
@@ -183,12 +235,25 @@ static void close_all(void)
     weft_nccl_core.key = NULL;
 }
 
+/* Another thread may have held it when the process was forked. */
+static void renew_life(void)
+{
+    pthread_mutex_init(&life, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, renew_life);
+}
+
 static weft_status_t open_all(void)
 {
     const struct weft_params *params = &weft_nccl_core.params;
     unsigned cpus = weft_topo_cpus("");
     weft_status_t status;
     weft_nccl_core.process = weft_process_generation();
+    pthread_once(&fork_once, watch_forks);
+    atomic_store(&weft_nccl_core.lanes, 0);
     memset(weft_nccl_core.acceptors, 0, sizeof(weft_nccl_core.acceptors));
     weft_list_open(&weft_nccl_core.listeners);
     weft_list_open(&weft_nccl_core.comms);
@@ -201,9 +266,7 @@ static weft_status_t open_all(void)
         weft_nccl_core_job(weft_nccl_core.key, weft_nccl_core.self.job);
         status = weft_engine_open(cpus, params->number[WEFT_PARAM_SPIN], &weft_nccl_core.engine);
     }
-    for (uint32_t i = 0; i < weft_nccl_core.devices.nic_count && status == WEFT_OK; i++) {
-        status = open_port(i);
-    }
+    status = status == WEFT_OK ? open_ports() : status;
     if (status == WEFT_OK) {
         watch_carriers();
         weft_engine_timer_set(weft_nccl_core.engine, &weft_nccl_core.tick,
@@ -223,13 +286,24 @@ weft_status_t weft_nccl_core_take(void)
     pthread_mutex_lock(&life);
     if (!is_found) {
         status = weft_fail(WEFT_ERR_INVALID, "init was not called");
-    } else if (users == 0 || weft_nccl_is_foreign()) { /* a fork's child begins anew */
+    } else if (users == 0 ||
+               weft_nccl_is_foreign(weft_nccl_core.process)) { /* a fork's child begins anew */
         users = 0;
         status = open_all();
     }
     users += status == WEFT_OK;
     pthread_mutex_unlock(&life);
     return status;
+}
+
+bool weft_nccl_core_take_open(void)
+{
+    bool is_open;
+    pthread_mutex_lock(&life);
+    is_open = users > 0 && !weft_nccl_is_foreign(weft_nccl_core.process);
+    users += is_open;
+    pthread_mutex_unlock(&life);
+    return is_open;
 }
 
 static void say_counters(void)
@@ -256,9 +330,30 @@ static void say_counters(void)
                                                         WEFT_COUNTER_EVICTED));
 }
 
+/* Life's lock, which is not held meanwhile. Who closes last waits until the process could end without harm. */
+static void wait_for_leavers(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    uint64_t until_ns =
+        weft_clock_after_ms((uint64_t)weft_nccl_core.params.number[WEFT_PARAM_PATH_TIMEOUT]);
+    bool is_safe = false;
+    while (users == 1 && !is_safe && weft_clock_ns() < until_ns) {
+        pthread_mutex_unlock(&life);
+        weft_engine_poll(weft_nccl_core.engine);
+        weft_engine_lock(weft_nccl_core.engine);
+        is_safe = weft_nccl_leaving_tend(weft_clock_ns());
+        weft_engine_unlock(weft_nccl_core.engine);
+        if (!is_safe) {
+            nanosleep(&pause, NULL);
+        }
+        pthread_mutex_lock(&life);
+    }
+}
+
 void weft_nccl_core_give(void)
 {
     pthread_mutex_lock(&life);
+    wait_for_leavers();
     if (--users == 0) {
         say_counters();
         close_all();
@@ -266,8 +361,7 @@ void weft_nccl_core_give(void)
     pthread_mutex_unlock(&life);
 }
 
-bool weft_nccl_is_foreign(void)
+bool weft_nccl_is_foreign(uint32_t process)
 {
-    return weft_nccl_core.process !=
-           atomic_load_explicit(&weft_process_number, memory_order_relaxed);
+    return process != atomic_load_explicit(&weft_process_number, memory_order_relaxed);
 }

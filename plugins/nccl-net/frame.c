@@ -168,19 +168,21 @@ weft_status_t weft_nccl_handle_decode(const uint8_t in[WEFT_NCCL_HANDLE_LEN],
 
 /* ---- greetings ---- */
 
+enum { GREETS_FIRST = 1, GREETS_LAST };
+
 size_t weft_nccl_greeting_encode(const struct weft_nccl_greeting *greeting,
                                  uint8_t out[WEFT_NCCL_GREETING_MAX])
 {
     memcpy(out, greeting->token, WEFT_NCCL_TOKEN_LEN);
     put(out + 16, greeting->comm, 8);
-    put(out + 24, greeting->is_first, 2);
-    put(out + 26, greeting->id, 2);
-    put(out + 28, greeting->slot, 2);
-    put(out + 30, greeting->count, 2);
+    put(out + 24, greeting->is_last ? GREETS_LAST : greeting->is_first ? GREETS_FIRST : 0, 2);
+    put(out + 26, greeting->slot, 2);
+    put(out + 28, greeting->id, 4);
+    put(out + 32, greeting->count, 2);
     for (uint32_t i = 0; i < greeting->count; i++) {
-        put(out + 32 + (size_t)2 * i, greeting->alive[i], 2);
+        put(out + WEFT_NCCL_GREETING_LEN + (size_t)4 * i, greeting->alive[i], 4);
     }
-    return 32 + (size_t)2 * greeting->count;
+    return WEFT_NCCL_GREETING_LEN + (size_t)4 * greeting->count;
 }
 
 weft_status_t weft_nccl_greeting_decode(const void *bytes, size_t len,
@@ -188,21 +190,22 @@ weft_status_t weft_nccl_greeting_decode(const void *bytes, size_t len,
 {
     const uint8_t *in = bytes;
     struct weft_nccl_greeting greeting = {0};
-    if (len < 32) {
+    if (len < WEFT_NCCL_GREETING_LEN) {
         return weft_fail(WEFT_ERR_PROTOCOL, "a greeting that is too short");
     }
     memcpy(greeting.token, in, WEFT_NCCL_TOKEN_LEN);
     greeting.comm = get(in + 16, 8);
-    greeting.is_first = get(in + 24, 2) == 1;
-    greeting.id = (uint16_t)get(in + 26, 2);
-    greeting.slot = (uint16_t)get(in + 28, 2);
-    greeting.count = (uint16_t)get(in + 30, 2);
-    if (get(in + 24, 2) > 1 || greeting.count > WEFT_NCCL_LANES ||
-        len != 32 + (size_t)2 * greeting.count) {
+    greeting.is_first = get(in + 24, 2) == GREETS_FIRST;
+    greeting.is_last = get(in + 24, 2) == GREETS_LAST;
+    greeting.slot = (uint16_t)get(in + 26, 2);
+    greeting.id = (uint32_t)get(in + 28, 4);
+    greeting.count = (uint16_t)get(in + 32, 2);
+    if (get(in + 24, 2) > GREETS_LAST || greeting.count > WEFT_NCCL_LANES ||
+        len != WEFT_NCCL_GREETING_LEN + (size_t)4 * greeting.count) {
         return weft_fail(WEFT_ERR_PROTOCOL, "a greeting of the wrong length");
     }
     for (uint32_t i = 0; i < greeting.count; i++) {
-        greeting.alive[i] = (uint16_t)get(in + 32 + (size_t)2 * i, 2);
+        greeting.alive[i] = (uint32_t)get(in + WEFT_NCCL_GREETING_LEN + (size_t)4 * i, 4);
     }
     *greeting_p = greeting;
     return WEFT_OK;

@@ -69,16 +69,18 @@ weft_status_t weft_nccl_handle_decode(const uint8_t in[WEFT_NCCL_HANDLE_LEN],
                                       struct weft_nccl_handle *handle_p);
 
 /* What a lane says of itself when it is dialled: the payload of its hello. */
-#define WEFT_NCCL_LANES 32 /* of one connection at once, those that end included */
-#define WEFT_NCCL_GREETING_MAX (32 + 2 * WEFT_NCCL_LANES)
+#define WEFT_NCCL_LANES 32        /* of one connection at once, those that end included */
+#define WEFT_NCCL_GREETING_LEN 34 /* and 4 for each lane that lives on */
+#define WEFT_NCCL_GREETING_MAX (WEFT_NCCL_GREETING_LEN + 4 * WEFT_NCCL_LANES)
 struct weft_nccl_greeting {
     uint8_t token[WEFT_NCCL_TOKEN_LEN];
     uint64_t comm;
     bool is_first; /* a new connection */
-    uint16_t id;   /* of the lane; they grow */
+    bool is_last;  /* no lane at all: the sender has closed, and reads no more notes */
+    uint32_t id;   /* of the lane; they grow, and none comes twice */
     uint16_t slot;
     uint16_t count; /* lanes with lower ids that live on; all others with lower ids are given up */
-    uint16_t alive[WEFT_NCCL_LANES];
+    uint32_t alive[WEFT_NCCL_LANES];
 };
 size_t weft_nccl_greeting_encode(const struct weft_nccl_greeting *greeting,
                                  uint8_t out[WEFT_NCCL_GREETING_MAX]);

@@ -4,12 +4,10 @@
  * goes by another pair, and home is tried once a second. A lane is given up when it ends, when its NIC loses its
  * carrier, when bytes wait and the peer's host has acknowledged none for WEFT_LANE_TIMEOUT, or when the peer says so.
  * The receiver waits to be dialled. A connection without any lane fails: at once when the peer's words say that it is
- * over, after GONE_MS when nobody is there any more, else after WEFT_PATH_TIMEOUT.
+ * over, after GONE_MS when nobody is there any more (its port refuses, or its lanes ended without a reset), else
+ * after WEFT_PATH_TIMEOUT.
  */
 #include "nccl.h"
-
-#include <errno.h>
-#include <string.h>
 
 #define ANSWER_MS 1000 /* a lane that is dialled must come up in this time */
 #define RETRY_MS 1000
@@ -126,6 +124,39 @@ static void fill_slot(struct weft_nccl_comm *comm, uint32_t slot, uint64_t now_n
     }
 }
 
+/* What a lost lane carried goes by those only that were dialled later. */
+static bool needs_fresh(struct weft_nccl_comm *comm)
+{
+    bool is_needed;
+    pthread_mutex_lock(&comm->lock);
+    is_needed = comm->again > 0;
+    for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+        const struct weft_nccl_lane *lane = comm->lanes[i];
+        is_needed &= (lane->state != WEFT_NCCL_LANE_UP && lane->state != WEFT_NCCL_LANE_DIALLING) ||
+                     lane->id < comm->again_min_id;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return is_needed;
+}
+
+static void fill_slots(struct weft_nccl_comm *comm, uint64_t now_ns)
+{
+    uint32_t most = (uint32_t)weft_nccl_core.params.number[WEFT_PARAM_LANES_MAX];
+    uint32_t count = atomic_load(&comm->wants_lanes) ? comm->slot_count : 1;
+    /* With many connections each has fewer, and always one. */
+    for (uint32_t slot = 0;
+         slot < count && (slot == 0 || most == 0 || atomic_load(&weft_nccl_core.lanes) < most);
+         slot++) {
+        fill_slot(comm, slot, now_ns);
+    }
+    /* All slots have theirs, and what was lost was on its way out: one gets another, which takes its place. */
+    for (uint32_t pair = 0; pair < comm->pair_count && needs_fresh(comm); pair++) {
+        if (is_due(comm, pair, now_ns)) {
+            dial(comm, pair, pair, now_ns);
+        }
+    }
+}
+
 /* ---- looking after those that are there ---- */
 
 static void check_dialled(struct weft_nccl_comm *comm, struct weft_nccl_lane *lane, uint64_t now_ns)
@@ -178,6 +209,7 @@ static void check_lanes(struct weft_nccl_comm *comm, uint64_t now_ns)
             check_up(comm, lane, is_waiting, now_ns);
             break;
         case WEFT_NCCL_LANE_RETIRING:
+            check_up(comm, lane, is_waiting, now_ns);
             check_retiring(comm, lane);
             break;
         case WEFT_NCCL_LANE_DEAD:
@@ -204,24 +236,36 @@ static void check_sender(struct weft_nccl_comm *comm, uint64_t now_ns)
     }
 }
 
+/* What its lanes say when they end: see the rules in the README. */
+static uint64_t grace_ns(bool is_over)
+{
+    uint64_t gone_ns = 2 * param_ns(WEFT_PARAM_LANE_TIMEOUT);
+    gone_ns = gone_ns > GONE_MS * WEFT_NS_PER_MS ? gone_ns : GONE_MS * WEFT_NS_PER_MS;
+    return is_over || gone_ns > param_ns(WEFT_PARAM_PATH_TIMEOUT)
+               ? gone_ns
+               : param_ns(WEFT_PARAM_PATH_TIMEOUT);
+}
+
 static void check_receiver(struct weft_nccl_comm *comm, uint64_t now_ns)
 {
-    uint64_t grace_ns = 2 * param_ns(WEFT_PARAM_LANE_TIMEOUT);
-    bool is_waiting = false, owes_notes;
+    bool is_waiting = false, owes_notes, is_over, is_deaf;
     pthread_mutex_lock(&comm->lock);
     for (uint32_t i = 0; i < NCCL_REQUESTS; i++) {
         is_waiting |=
             comm->requests[i].is_used && comm->requests[i].landed < comm->requests[i].count;
     }
     owes_notes = comm->owes_notes || comm->down_count > 0;
+    is_over = comm->is_left || comm->is_ended;
+    is_deaf = (comm->deaf & weft_nccl_comm_up(comm)) != 0;
     pthread_mutex_unlock(&comm->lock);
-    grace_ns = grace_ns > GONE_MS * WEFT_NS_PER_MS ? grace_ns : GONE_MS * WEFT_NS_PER_MS;
-    if (comm->alone_ns != 0 && is_waiting && now_ns - comm->alone_ns >= grace_ns) {
+    if (comm->alone_ns != 0 && is_waiting && now_ns - comm->alone_ns >= grace_ns(is_over)) {
         weft_nccl_comm_fail(comm, NCCL_REMOTE_ERROR, "all its connections have ended");
     } else if (comm->alone_ns == 0 && owes_notes) {
         weft_nccl_recv_tell(comm);
     }
-    if (is_waiting) { /* a sender waits for what lies here, also when nobody tests for it */
+    /* A sender waits for what lies here, or for a note that cannot go before its lane's first words are read, also when
+     * nobody tests any more. */
+    if (is_waiting || (owes_notes && is_deaf)) {
         weft_nccl_comm_drive(comm, WEFT_NCCL_READ);
     }
 }
@@ -246,26 +290,19 @@ void weft_nccl_tend(struct weft_nccl_comm *comm, uint64_t now_ns)
         return;
     }
     check_sender(comm, now_ns);
-    for (uint32_t slot = 0; slot < (atomic_load(&comm->wants_lanes) ? comm->slot_count : 1) &&
-                            !comm->is_refused && atomic_load(&comm->result) == NCCL_SUCCESS;
-         slot++) {
-        fill_slot(comm, slot, now_ns);
+    if (!comm->is_refused && atomic_load(&comm->result) == NCCL_SUCCESS) {
+        fill_slots(comm, now_ns);
     }
 }
 
 /* ---- news ---- */
 
-void weft_nccl_heal_lost(struct weft_nccl_lane *lane, weft_status_t status, bool is_refused,
-                         const char *why)
+void weft_nccl_heal_lost(struct weft_nccl_lane *lane, enum weft_nccl_answer answer)
 {
     struct weft_nccl_comm *comm = lane->comm;
     set_down(comm, pair_of(comm, lane), weft_clock_ns());
-    weft_nccl_say(NCCL_LOG_TRACE, "lane %u did not come up: %s", lane->id, why);
-    if (is_refused) {
-        comm->is_refused = true;
-    } else if (status == WEFT_ERR_PEER || strcmp(why, strerror(ECONNREFUSED)) == 0) {
-        comm->refusals++; /* an answer, if only of the host: a path that is dead gives none */
-    }
+    comm->is_refused |= answer == WEFT_NCCL_CLOSED;
+    comm->refusals += answer == WEFT_NCCL_NOBODY; /* a path that is dead gives no answer at all */
     weft_nccl_comm_poke(comm);
 }
 
@@ -288,6 +325,9 @@ void weft_nccl_heal_up(struct weft_nccl_lane *lane)
     struct weft_nccl_comm *comm = lane->comm;
     comm->alone_ns = 0;
     if (!comm->is_sender) {
+        pthread_mutex_lock(&comm->lock);
+        comm->is_ended = false;
+        pthread_mutex_unlock(&comm->lock);
         return;
     }
     comm->refusals = 0;
@@ -309,21 +349,20 @@ void weft_nccl_heal_up(struct weft_nccl_lane *lane)
 static void carrier_lost(struct weft_nccl_comm *comm, uint32_t nic)
 {
     uint32_t up = weft_nccl_comm_up(comm), hit = 0;
-    for (uint32_t i = 0; up >> i != 0; i++) {
-        hit |= (up >> i & 1) != 0 && comm->lanes[i]->nic == nic ? UINT32_C(1) << i : 0;
+    for (uint32_t left = up; left != 0; left &= left - 1) {
+        hit |= comm->lanes[__builtin_ctz(left)]->nic == nic ? left & -left : 0;
     }
     if (hit == up) {
         return; /* nobody could take over: the kernel goes on trying */
     }
-    for (uint32_t i = 0; hit >> i != 0; i++) {
-        if ((hit >> i & 1) != 0) {
-            pthread_mutex_lock(&comm->lock);
-            if (!comm->is_sender && comm->down_count < WEFT_NCCL_LANES) {
-                comm->down[comm->down_count++] = comm->lanes[i]->id;
-            }
-            pthread_mutex_unlock(&comm->lock);
-            give_up(comm->lanes[i], "its NIC has no carrier");
+    for (; hit != 0; hit &= hit - 1) {
+        struct weft_nccl_lane *lane = comm->lanes[__builtin_ctz(hit)];
+        pthread_mutex_lock(&comm->lock);
+        if (!comm->is_sender && comm->down_count < WEFT_NCCL_LANES) {
+            comm->down[comm->down_count++] = lane->id;
         }
+        pthread_mutex_unlock(&comm->lock);
+        give_up(lane, "its NIC has no carrier");
     }
 }
 
@@ -331,6 +370,8 @@ void weft_nccl_heal_carrier(uint32_t nic, bool is_up)
 {
     struct weft_list *all = &weft_nccl_core.comms;
     weft_nccl_core.is_nic_down[nic] = !is_up;
+    weft_nccl_say(NCCL_LOG_INFO, "%s %s", weft_nccl_core.devices.nics[nic].name,
+                  is_up ? "is back" : "has lost its carrier");
     for (struct weft_list *node = all->next; node != all; node = node->next) {
         struct weft_nccl_comm *comm = WEFT_CONTAINER_OF(node, struct weft_nccl_comm, node);
         for (uint32_t i = 0; i < comm->pair_count; i++) {

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -85,7 +86,9 @@ static bool is_kicked(struct weft_nccl_helper *helper)
 
 static uint32_t bits_of(uint32_t events)
 {
-    return ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 ? WEFT_NCCL_READ : 0) |
+    const uint32_t end = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+    return ((events & (EPOLLIN | end)) != 0 ? WEFT_NCCL_READ : 0) |
+           ((events & end) != 0 ? WEFT_NCCL_END : 0) |
            ((events & EPOLLOUT) != 0 ? WEFT_NCCL_WRITE : 0);
 }
 
@@ -149,6 +152,7 @@ static weft_status_t helper_open(struct weft_nccl_helper *helper)
 {
     struct epoll_event event = {.events = EPOLLIN};
     pthread_attr_t attr;
+    sigset_t all, before;
     int error;
     helper->epfd = epoll_create1(EPOLL_CLOEXEC);
     helper->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -167,7 +171,10 @@ static weft_status_t helper_open(struct weft_nccl_helper *helper)
     if (weft_nccl_core.devices.has_cpus) {
         pthread_attr_setaffinity_np(&attr, sizeof(cpu_set_t), &weft_nccl_core.devices.cpus);
     }
+    sigfillset(&all); /* the program's handlers are not to run here */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(&helper->thread, &attr, helper_main, helper);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (error != 0) {
         weft_fd_close(helper->epfd);
@@ -285,8 +292,8 @@ void weft_nccl_helpers_forget(struct weft_nccl_comm *comm)
 {
     for (uint32_t i = 0; i < weft_nccl_core.helper_count; i++) {
         struct weft_nccl_helper *helper = &weft_nccl_core.helpers[i];
-        pthread_mutex_lock(&helper->lock); /* what it has fetched is worked off */
+        forget(helper, comm); /* nobody kicks any more: from now on it can fetch none of them … */
+        pthread_mutex_lock(&helper->lock); /* … and what it had fetched is worked off */
         pthread_mutex_unlock(&helper->lock);
-        forget(helper, comm);
     }
 }

@@ -7,18 +7,14 @@
 #include "nccl.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define KEEPALIVE_S 1 /* a path that is dead is known after KEEPALIVE_S + KEEPALIVE_COUNT … */
 #define KEEPALIVE_COUNT 4
-#define LEAVE_MS 2000
 
 /* ---- ownership ---- */
 
@@ -28,6 +24,8 @@ static void set_state(struct weft_nccl_lane *lane, enum weft_nccl_lane_state sta
     struct weft_nccl_comm *comm = lane->comm;
     uint32_t bit = UINT32_C(1) << lane->index;
     bool is_up = state == WEFT_NCCL_LANE_UP || state == WEFT_NCCL_LANE_RETIRING;
+    atomic_fetch_add(&weft_nccl_core.lanes, (uint32_t)(state != WEFT_NCCL_LANE_DEAD) -
+                                                (uint32_t)(lane->state != WEFT_NCCL_LANE_DEAD));
     lane->state = state;
     atomic_fetch_and(&comm->by_callers, ~bit);
     atomic_fetch_and(&comm->by_helpers, ~bit);
@@ -37,6 +35,16 @@ static void set_state(struct weft_nccl_lane *lane, enum weft_nccl_lane_state sta
             bit; /* until the dialler has spoken: before, it could not tell notes from the handshake */
         atomic_fetch_or(lane->helper != NULL ? &comm->by_helpers : &comm->by_callers, bit);
     }
+}
+
+/* A sender that goes on resets what it gives up: an end without a reset means that it has closed, or is no more. */
+static void hang_up(struct weft_nccl_lane *lane)
+{
+    const struct linger reset = {.l_onoff = 1};
+    if (lane->comm->is_sender && atomic_load(&lane->comm->result) == NCCL_SUCCESS) {
+        setsockopt(lane->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    }
+    weft_fd_close(lane->fd);
 }
 
 static void lose(struct weft_nccl_lane *lane, const char *why)
@@ -50,11 +58,14 @@ static void lose(struct weft_nccl_lane *lane, const char *why)
         weft_nccl_recv_lost(lane);
     }
     pthread_mutex_unlock(&comm->lock);
-    weft_fd_close(lane->fd);
+    weft_nccl_helper_unwatch(lane);
+    hang_up(lane);
     lane->fd = -1;
     weft_nccl_count(WEFT_NCCL_COUNT_LANES_LOST, 1);
     if (atomic_load(&comm->result) == NCCL_SUCCESS) {
-        weft_nccl_say(NCCL_LOG_TRACE, "lane %u to %s: %s", lane->id, comm->peer_text, why);
+        weft_nccl_say(weft_nccl_news_level(), "lane %u %s %s by %s was lost: %s", lane->id,
+                      comm->is_sender ? "to" : "from", comm->peer_text,
+                      weft_nccl_core.devices.nics[lane->nic].name, why);
     }
     weft_nccl_comm_poke(comm);
 }
@@ -66,6 +77,7 @@ static void work(struct weft_nccl_lane *lane, uint32_t bits)
     if (lane->fd < 0) {
         return;
     }
+    lane->is_ending |= (bits & WEFT_NCCL_END) != 0;
     if (is_fine && (bits & WEFT_NCCL_NOTES) != 0) {
         is_fine = weft_nccl_recv_notes(lane, &why);
     }
@@ -117,6 +129,12 @@ static void own(struct weft_nccl_lane *lane)
     }
 }
 
+void weft_nccl_lane_settle(struct weft_nccl_lane *lane)
+{
+    own(lane);
+    disown(lane);
+}
+
 /* ---- its life ---- */
 
 static bool is_place_free(struct weft_nccl_lane *lane)
@@ -162,6 +180,7 @@ struct weft_nccl_lane *weft_nccl_lane_new(struct weft_nccl_comm *comm)
     lane->sampled_ns = lane->backlog = lane->looked_ns = lane->since_ns = lane->drained = 0;
     pthread_mutex_unlock(&comm->lock);
     lane->is_parked = lane->has_frame = lane->is_sunk = false;
+    lane->is_ending = lane->has_ended = false;
     lane->head_left = lane->left = lane->in_start = lane->in_end = 0;
     lane->stuck_ns = lane->written = 0;
     atomic_store(&lane->kill_why, NULL);
@@ -255,52 +274,15 @@ uint32_t weft_nccl_lane_silent_ms(struct weft_nccl_lane *lane)
     return ms;
 }
 
-/* ---- leaving: a peer that is still reading must get all that was sent ---- */
+/* ---- ends ---- */
 
-struct leaver {
-    struct weft_list node;
-    int fd;
-    uint64_t until_ns;
-};
-
-static bool has_said_all(int fd)
+void weft_nccl_lane_hush(struct weft_nccl_lane *lane)
 {
-    int waiting = 0;
-    return ioctl(fd, SIOCOUTQ, &waiting) != 0 || waiting == 0;
-}
-
-static void leave(int fd)
-{
-    struct leaver *leaver = has_said_all(fd) ? NULL : malloc(sizeof(*leaver));
-    if (leaver == NULL) {
-        weft_fd_close(fd);
-        return;
+    own(lane);
+    if (lane->fd >= 0) {
+        shutdown(lane->fd, SHUT_WR); /* its end tells the sender that no note comes behind it */
     }
-    /* Closed, it would answer the peer's next note with a reset, and forget what it still has to send. */
-    shutdown(fd, SHUT_WR);
-    leaver->fd = fd;
-    leaver->until_ns = weft_clock_after_ms(LEAVE_MS);
-    weft_list_append(&weft_nccl_core.leaving, &leaver->node);
-}
-
-void weft_nccl_leaving_sweep(uint64_t now_ns, bool is_last)
-{
-    struct weft_list *leaving = &weft_nccl_core.leaving;
-    for (struct weft_list *node = leaving->next, *next; node != leaving; node = next) {
-        struct leaver *leaver = WEFT_CONTAINER_OF(node, struct leaver, node);
-        next = node->next;
-        while (is_last && !has_said_all(leaver->fd) && weft_clock_ns() < leaver->until_ns) {
-            struct pollfd hung = {.fd = leaver->fd};
-            if (poll(&hung, 1, 1) != 0) {
-                break; /* the peer is gone */
-            }
-        }
-        if (is_last || has_said_all(leaver->fd) || now_ns >= leaver->until_ns) {
-            weft_fd_close(leaver->fd);
-            weft_list_remove(node);
-            free(leaver);
-        }
-    }
+    disown(lane);
 }
 
 void weft_nccl_lane_stop(struct weft_nccl_lane *lane)
@@ -310,12 +292,19 @@ void weft_nccl_lane_stop(struct weft_nccl_lane *lane)
     own(lane);
     pthread_mutex_lock(&lane->comm->lock);
     set_state(lane, WEFT_NCCL_LANE_DEAD);
-    pthread_mutex_unlock(&lane->comm->lock);
-    if (lane->fd >= 0 && lane->comm->is_sender) {
-        weft_nccl_helper_unwatch(lane);
-        leave(lane->fd);
+    if (lane->comm->is_sender) {
+        weft_nccl_send_lost(lane); /* it may be in the middle of a chunk that nobody needs */
     } else {
-        weft_fd_close(lane->fd);
+        weft_nccl_recv_lost(lane);
+    }
+    pthread_mutex_unlock(&lane->comm->lock);
+    if (lane->fd >= 0) {
+        weft_nccl_helper_unwatch(lane);
+        if (lane->comm->is_sender && lane->comm->is_closing) {
+            weft_nccl_leave(lane->comm, lane->fd);
+        } else {
+            hang_up(lane);
+        }
     }
     lane->fd = -1;
     disown(lane);

@@ -35,6 +35,16 @@ void weft_nccl_say(int level, const char *fmt, ...)
     say(level, text);
 }
 
+int weft_nccl_news_level(void)
+{
+    static _Atomic uint64_t next_ns;
+    uint64_t now_ns = weft_clock_ns(), due_ns = atomic_load(&next_ns);
+    return now_ns >= due_ns &&
+                   atomic_compare_exchange_strong(&next_ns, &due_ns, now_ns + 1000 * WEFT_NS_PER_MS)
+               ? NCCL_LOG_INFO
+               : NCCL_LOG_TRACE;
+}
+
 int weft_nccl_result(weft_status_t status)
 {
     if (status == WEFT_OK) {

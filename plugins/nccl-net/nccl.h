@@ -4,8 +4,8 @@
  *
  * A connection (comm) leads one way, from isend to irecv, over several lanes: TCP connections, over every NIC of its
  * device. Messages are cut into chunks; whichever lane has room takes the next one. The receiver says when
- * messages have landed; until then the sender's memory is lent (small messages are copied and done at once), so
- * that what a dead lane carried can go again.
+ * messages have landed; until then the sender's memory is lent (small messages are copied, and done when a socket has
+ * them), so that what a dead lane carried can go again.
  *
  * Who does what:
  *   set-up, lanes that come and go, silence   under the engine's lock: whoever calls connect or accept, and
@@ -33,7 +33,7 @@
 #define WEFT_NCCL_GROUP 8                    /* receives of one irecv */
 #define WEFT_NCCL_SENDS 64                   /* sent and not known to have landed */
 #define WEFT_NCCL_RECEIVES 256               /* ≥ requests × group */
-#define WEFT_NCCL_COPIES ((size_t)256 << 10) /* of sends that are done and have not landed */
+#define WEFT_NCCL_COPIES ((size_t)256 << 10) /* of sends that have not landed */
 #define WEFT_NCCL_SMALL 4096 /* up to here a message may be read together with its header */
 #define WEFT_NCCL_STAGE (WEFT_NCCL_SMALL + WEFT_NCCL_CHUNK_LEN)
 
@@ -63,6 +63,8 @@ enum weft_nccl_counter {
 
 void weft_nccl_log_open(nccl_logger_t given);
 void weft_nccl_say(int level, const char *fmt, ...) WEFT_PRINTF(2, 3);
+/* The level for something that may come often: INFO once a second, else TRACE. */
+int weft_nccl_news_level(void);
 /* Says the thread's error text as a warning, and how NCCL calls such a thing. */
 int weft_nccl_result(weft_status_t status);
 
@@ -115,7 +117,8 @@ struct weft_nccl_core {
     struct weft_engine_source carrier; /* fd -1: no news of NICs */
     bool is_nic_down[WEFT_NCCL_NICS];  /* as far as that was heard */
     struct weft_list listeners, comms; /* engine lock */
-    struct weft_list leaving; /* sockets whose last bytes are not acknowledged; engine lock */
+    struct weft_list leaving;          /* leave.c; engine lock */
+    _Atomic uint32_t lanes;            /* of all connections, those that are dialled included */
     uint32_t helper_count;
     struct weft_nccl_helper *helpers; /* owned */
 };
@@ -131,10 +134,11 @@ weft_status_t weft_nccl_init(nccl_logger_t logger);
 /* The first opens all that the process shares, the last closes it. */
 weft_status_t weft_nccl_core_take(void);
 void weft_nccl_core_give(void);
+bool weft_nccl_core_take_open(void); /* false: nothing is open */
 /* The job that a process with this key serves: shown to all who come. */
 void weft_nccl_core_job(const uint8_t key[WEFT_WIRE_KEY_LEN], uint8_t job[16]);
-/* Has this process forked since? Then what it holds is the parent's. */
-bool weft_nccl_is_foreign(void);
+/* Was it made before this process was forked? Then it is the parent's. */
+bool weft_nccl_is_foreign(uint32_t process);
 
 /* ---- lanes (lane.c) ---- */
 
@@ -151,6 +155,7 @@ enum weft_nccl_lane_state {
 #define WEFT_NCCL_WRITE UINT32_C(4)
 #define WEFT_NCCL_NOTES UINT32_C(8)
 #define WEFT_NCCL_KILL UINT32_C(16)
+#define WEFT_NCCL_END UINT32_C(32) /* with READ: there is an end to be found */
 
 struct weft_nccl_lane {
     _Atomic uint32_t wanted; /* bits; whoever sets OWNED does what is wanted until nothing is */
@@ -159,7 +164,8 @@ struct weft_nccl_lane {
     _Atomic(struct weft_nccl_helper *) helper; /* NULL: callers drive it */
     /* under the comm's lock, once it is known there */
     enum weft_nccl_lane_state state;
-    uint16_t id, slot;
+    uint32_t id;
+    uint16_t slot;
     uint8_t nic, there;          /* which of ours, which of the peer's addresses */
     uint64_t last_number;        /* the latest message it carried a part of */
     double rate;                 /* bytes per second that it drains; 0: not known */
@@ -178,6 +184,8 @@ struct weft_nccl_lane {
     bool is_parked; /* waits for a receive */
     bool has_frame, is_sunk;
     bool is_opening;              /* its frame only opens the lane */
+    bool is_ending;               /* epoll has seen its end: it is to be read up to there */
+    bool has_ended;               /* … and it was no reset */
     struct weft_nccl_chunk frame; /* on its way out, or in */
     uint8_t head[WEFT_NCCL_CHUNK_LEN];
     size_t head_left;
@@ -190,6 +198,8 @@ struct weft_nccl_lane {
 
 /* Does what is wanted, unless somebody is at it: then they do. */
 void weft_nccl_lane_drive(struct weft_nccl_lane *lane, uint32_t bits);
+/* Returns when whoever is at it now has let go. */
+void weft_nccl_lane_settle(struct weft_nccl_lane *lane);
 /* Ends it and waits until nobody touches it; what the kernel has taken still goes out. Engine lock. */
 void weft_nccl_lane_stop(struct weft_nccl_lane *lane);
 /* A socket whose peer is proved. Engine lock. */
@@ -200,8 +210,16 @@ uint32_t weft_nccl_lane_silent_ms(struct weft_nccl_lane *lane);
 struct weft_nccl_lane *weft_nccl_lane_new(struct weft_nccl_comm *comm);
 /* It did not come up. Engine lock. */
 void weft_nccl_lane_drop(struct weft_nccl_lane *lane);
-/* Closes sockets that have said all, or had their time; is_last: waits for that. Engine lock. */
-void weft_nccl_leaving_sweep(uint64_t now_ns, bool is_last);
+/* The sender has closed: says no more by this lane, for good. Engine lock. */
+void weft_nccl_lane_hush(struct weft_nccl_lane *lane);
+
+/* ---- sockets of senders that have closed (leave.c); engine lock ---- */
+
+/* What the socket has taken still goes out. */
+void weft_nccl_leave(struct weft_nccl_comm *comm, int fd);
+/* Now and then. Could all of them be left to the kernel? */
+bool weft_nccl_leaving_tend(uint64_t now_ns);
+void weft_nccl_leaving_end(void);
 
 /* ---- connections (comm.c) ---- */
 
@@ -246,6 +264,7 @@ struct weft_nccl_receive {
 
 struct weft_nccl_comm {
     bool is_sender;
+    uint32_t process; /* that made it */
     const struct weft_nccl_device *device;
     uint64_t id;
     char peer_text[WEFT_NET_ADDR_TEXT_LEN];
@@ -262,21 +281,23 @@ struct weft_nccl_comm {
     /* engine lock */
     struct weft_list node;
     bool is_closing;
-    uint64_t alone_ns;            /* since when no lane is up; 0: one is */
-    struct weft_engine_task poke; /* something to do before the next tick */
+    struct weft_nccl_leaver *leaver; /* then, of a sender: lent by leave.c */
+    uint64_t alone_ns;               /* since when no lane is up; 0: one is */
+    struct weft_engine_task poke;    /* something to do before the next tick */
     _Atomic bool is_poked;
 
     /* sender; engine lock */
     struct weft_nccl_handle *handle; /* secret, owned */
     struct weft_wire_self self;
     uint64_t ticket, deadline_ns;
+    const void *context; /* NCCL's, while it has a ticket */
     uint32_t pair_count, slot_count;
     struct weft_nccl_pair {
         uint8_t nic, there;
         bool is_down;      /* nothing came through, or its NIC is down */
         uint64_t retry_ns; /* then: when it is tried again */
     } pairs[WEFT_NCCL_NICS];
-    uint16_t next_id;
+    uint32_t next_id;
     uint32_t refusals; /* in a row, while no lane is up */
     bool
         is_refused; /* the peer has closed: no more lanes, but what is in those that are up counts */
@@ -288,7 +309,7 @@ struct weft_nccl_comm {
     uint64_t next_number, first_unsent;
     uint64_t landed, retired; /* all below: have landed; and nobody reads their memory any more */
     uint32_t again;           /* chunks to be sent again, by lanes that were dialled */
-    uint16_t again_min_id;    /* … after the latest was lost */
+    uint32_t again_min_id;    /* … after the latest was lost */
     _Atomic bool has_left;    /* a lane did not take a chunk, because it is slow */
     uint64_t offer_ns;        /* the caller's: when it is offered again */
     bool is_checked;
@@ -299,17 +320,20 @@ struct weft_nccl_comm {
     struct weft_list pending;
     uint8_t token[WEFT_NCCL_TOKEN_LEN];
     /* receiver; comm's lock */
+    bool is_left;  /* the sender has said that it has closed: no notes any more */
+    bool is_ended; /* a lane ended as those of a process do that has closed, or was killed */
     struct weft_nccl_receive *receives; /* owned, ring by number */
     uint64_t posted, floor;             /* receives; all messages below have landed */
     uint64_t told;                      /* of the floor, to the sender */
     uint32_t untold_len;                /* bytes that came since then, and nobody waits for */
     uint32_t begun;                     /* messages of which a part has come, and not all */
     bool owes_notes;
-    uint16_t down[WEFT_NCCL_LANES]; /* ids of lanes that we gave up, to be told */
+    uint32_t down[WEFT_NCCL_LANES]; /* ids of lanes that we gave up, to be told */
     uint32_t down_count;
 };
 
 struct weft_nccl_listener {
+    uint32_t process; /* that made it */
     const struct weft_nccl_device *device;
     uint8_t token[WEFT_NCCL_TOKEN_LEN];
     struct weft_list node, pending;
@@ -342,6 +366,11 @@ bool weft_nccl_recv_notes(struct weft_nccl_lane *lane, const char **why_p);
 void weft_nccl_recv_tell(struct weft_nccl_comm *comm);
 /* It came up: the first thing to say. */
 void weft_nccl_send_open(struct weft_nccl_lane *lane);
+/* Before closing: what was called done and is in no socket, because its lane was lost, goes out. Waits for that, at most
+ * WEFT_PATH_TIMEOUT. No lock. */
+void weft_nccl_send_flush(struct weft_nccl_comm *comm);
+/* The sender has closed. Engine lock. */
+void weft_nccl_recv_left(struct weft_nccl_comm *comm);
 /* The lane is lost: comm's lock. */
 void weft_nccl_send_lost(struct weft_nccl_lane *lane);
 void weft_nccl_recv_lost(struct weft_nccl_lane *lane);
@@ -355,12 +384,33 @@ bool weft_nccl_rate_fits(struct weft_nccl_lane *lane, uint32_t len);
 /* Now and then: what was left is offered again. */
 void weft_nccl_rate_offer(struct weft_nccl_comm *comm);
 
-/* ---- lanes come and go (setup.c: the first; heal.c: all others); engine lock ---- */
+/* ---- lanes come and go (connect.c: the first; heal.c: all others); engine lock ---- */
 
 weft_status_t weft_nccl_dial(struct weft_nccl_comm *comm, uint16_t slot, uint32_t pair);
+/* One connection: from which NIC to which address of the handle, and what it says. */
+struct weft_nccl_call {
+    const struct weft_nccl_handle *handle;
+    const struct weft_nccl_pair *pair;
+    const struct weft_wire_self *self; /* these live as long as the connection */
+    const struct weft_net_conn_ops *ops;
+    void *owner;
+};
+weft_status_t weft_nccl_call(const struct weft_nccl_call *call,
+                             const struct weft_nccl_greeting *greeting,
+                             struct weft_net_conn **conn_p);
+/* Calls of a connection's owner that cannot come. */
+void weft_nccl_never(struct weft_net_conn *conn);
+void weft_nccl_never_frame(struct weft_net_conn *conn, const struct weft_wire_frame *frame,
+                           const uint8_t *payload);
 void weft_nccl_tend(struct weft_nccl_comm *comm, uint64_t now_ns);
-void weft_nccl_heal_lost(struct weft_nccl_lane *lane, weft_status_t status, bool is_refused,
-                         const char *why);
+/* What one who dialled was told. */
+enum weft_nccl_answer {
+    WEFT_NCCL_SILENT, /* nothing */
+    WEFT_NCCL_NOBODY, /* the host is there, and not who was called */
+    WEFT_NCCL_BUSY,   /* not now */
+    WEFT_NCCL_CLOSED, /* never again */
+};
+void weft_nccl_heal_lost(struct weft_nccl_lane *lane, enum weft_nccl_answer answer);
 void weft_nccl_heal_up(struct weft_nccl_lane *lane);
 void weft_nccl_heal_carrier(uint32_t nic, bool is_up);
 extern const struct weft_net_conn_ops weft_nccl_server_ops;
@@ -385,7 +435,9 @@ void weft_nccl_helpers_forget(struct weft_nccl_comm *comm);
 int weft_nccl_devices_count(int *count_p);
 const struct weft_nccl_device *weft_nccl_device(int device); /* NULL: there is none */
 int weft_nccl_listen(int device, void *handle, void **listener_p);
-int weft_nccl_connect(int device, void *handle, void **comm_p);
+int weft_nccl_connect(const void *context, int device, void *handle, void **comm_p);
+/* Ends what was begun with connect in this context, and not called again until it was there. */
+void weft_nccl_connect_end(const void *context);
 int weft_nccl_accept(void *handle,
                      void **comm_p); /* here and below: what listen, connect or accept gave */
 int weft_nccl_isend(void *handle, void *data, size_t len, int tag, void **request_p);

@@ -57,6 +57,9 @@ bool weft_nccl_rate_fits(struct weft_nccl_lane *lane, uint32_t len)
         return true;
     }
     if (lane->rate <= 0) { /* to be found out, with little */
+        if (lane->backlog > len) {
+            atomic_store(&comm->has_left, true);
+        }
         return lane->backlog <= len;
     }
     now_ns = weft_clock_ns();
@@ -81,9 +84,7 @@ void weft_nccl_rate_offer(struct weft_nccl_comm *comm)
     }
     comm->offer_ns = now_ns + OFFER_NS;
     atomic_store(&comm->has_left, false);
-    for (uint32_t i = 0; lanes >> i != 0; i++) {
-        if ((lanes >> i & 1) != 0) {
-            weft_nccl_helper_kick(comm->lanes[i], WEFT_NCCL_WRITE);
-        }
+    for (; lanes != 0; lanes &= lanes - 1) {
+        weft_nccl_helper_kick(comm->lanes[__builtin_ctz(lanes)], WEFT_NCCL_WRITE);
     }
 }

@@ -98,10 +98,8 @@ static enum begun begin(struct weft_nccl_lane *lane)
 static void unpark(struct weft_nccl_comm *comm, uint32_t parked)
 {
     parked &= atomic_load(&comm->by_helpers);
-    for (uint32_t i = 0; parked >> i != 0; i++) {
-        if ((parked >> i & 1) != 0) {
-            weft_nccl_helper_kick(comm->lanes[i], WEFT_NCCL_READ);
-        }
+    for (; parked != 0; parked &= parked - 1) {
+        weft_nccl_helper_kick(comm->lanes[__builtin_ctz(parked)], WEFT_NCCL_READ);
     }
 }
 
@@ -317,10 +315,14 @@ bool weft_nccl_recv_read(struct weft_nccl_lane *lane, bool *is_more_p, const cha
     bool wants = true, is_short = false;
     for (;;) {
         ssize_t len;
+        if (atomic_load(&lane->comm->result) != NCCL_SUCCESS) {
+            *why_p = "its connection has failed";
+            return false; /* the memory of its receives is the caller's again */
+        }
         if (!digest(lane, &wants, why_p)) {
             return false;
         }
-        if (!wants || is_short) {
+        if (!wants || (is_short && !lane->is_ending)) {
             return true;
         }
         if (moved >= budget) {
@@ -329,6 +331,7 @@ bool weft_nccl_recv_read(struct weft_nccl_lane *lane, bool *is_more_p, const cha
         }
         len = read_some(lane, &is_short);
         if (len <= 0) {
+            lane->has_ended = len == 0;
             *why_p = len == 0 ? "closed by the peer" : strerrordesc_np(errno);
             return len < 0 && errno == EAGAIN;
         }
@@ -344,13 +347,15 @@ bool weft_nccl_recv_notes(struct weft_nccl_lane *lane, const char **why_p)
     ssize_t sent;
     bool is_deaf;
     pthread_mutex_lock(&comm->lock);
+    comm->down_count = comm->is_left ? 0 : comm->down_count;
+    comm->owes_notes &= !comm->is_left;
     while (comm->down_count > 0) {
         struct weft_nccl_note down = {.type = WEFT_NCCL_TYPE_DOWN,
                                       .value = comm->down[--comm->down_count]};
         weft_nccl_note_encode(&down, out + len);
         len += WEFT_NCCL_NOTE_LEN;
     }
-    if (comm->floor > comm->told || comm->owes_notes) {
+    if (!comm->is_left && (comm->floor > comm->told || comm->owes_notes)) {
         struct weft_nccl_note landed = {.type = WEFT_NCCL_TYPE_LANDED, .value = comm->floor};
         weft_nccl_note_encode(&landed, out + len);
         len += WEFT_NCCL_NOTE_LEN;
@@ -382,6 +387,17 @@ bool weft_nccl_recv_notes(struct weft_nccl_lane *lane, const char **why_p)
 void weft_nccl_recv_lost(struct weft_nccl_lane *lane)
 {
     lane->comm->owes_notes = true; /* what was said by it may be lost */
+    lane->comm->is_ended |= lane->has_ended;
+}
+
+void weft_nccl_recv_left(struct weft_nccl_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    comm->is_left = true;
+    pthread_mutex_unlock(&comm->lock);
+    for (uint32_t i = 0; i < atomic_load(&comm->lane_count); i++) {
+        weft_nccl_lane_hush(comm->lanes[i]);
+    }
 }
 
 /* ---- what NCCL calls ---- */
@@ -432,7 +448,7 @@ int weft_nccl_irecv(void *handle, int count, void **data, const size_t *lens, co
     struct weft_nccl_request *request;
     uint32_t parked;
     *request_p = NULL;
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     if (count < 1 || count > WEFT_NCCL_GROUP) {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #define CALLER_BUDGET ((size_t)128 << 10) /* bytes that one call of test() moves by a lane */
 #define HELPER_BUDGET ((size_t)1 << 20)
@@ -25,6 +26,15 @@ static struct weft_nccl_send *send_at(struct weft_nccl_comm *comm, uint64_t numb
 }
 
 /* Comm's lock. */
+static void finish(struct weft_nccl_send *send)
+{
+    if (send->request != NULL) {
+        send->request->landed = send->request->count;
+        send->request = NULL;
+    }
+}
+
+/* Comm's lock. */
 static void retire(struct weft_nccl_comm *comm)
 {
     while (comm->retired < comm->landed) {
@@ -35,10 +45,7 @@ static void retire(struct weft_nccl_comm *comm)
         comm->again -= send->again;
         send->again = 0;
         comm->freed = send->is_eager ? send->copied : comm->freed;
-        if (send->request != NULL) {
-            send->request->landed = send->request->count;
-            send->request = NULL;
-        }
+        finish(send);
         comm->retired++;
     }
     if (comm->first_unsent < comm->retired) {
@@ -155,13 +162,18 @@ void weft_nccl_send_open(struct weft_nccl_lane *lane)
 static void end_chunk(struct weft_nccl_lane *lane)
 {
     struct weft_nccl_comm *comm = lane->comm;
+    struct weft_nccl_send *send;
     if (lane->is_opening) {
         lane->has_frame = lane->is_opening = false;
         return;
     }
     pthread_mutex_lock(&comm->lock);
-    send_at(comm, lane->frame.number)->writers--;
+    send = send_at(comm, lane->frame.number);
+    send->writers--;
     lane->has_frame = false;
+    if (send->is_eager) { /* whole: it has one chunk */
+        finish(send);
+    }
     retire(comm);
     pthread_mutex_unlock(&comm->lock);
     weft_nccl_count(WEFT_NCCL_COUNT_BYTES_OUT, lane->frame.len);
@@ -198,6 +210,10 @@ bool weft_nccl_send_write(struct weft_nccl_lane *lane, bool *is_more_p, const ch
 {
     size_t budget = lane->helper != NULL ? HELPER_BUDGET : CALLER_BUDGET;
     size_t moved = 0, asked;
+    if (atomic_load(&lane->comm->result) != NCCL_SUCCESS) {
+        *why_p = "its connection has failed";
+        return false; /* the memory of its sends is the caller's again */
+    }
     while (lane->has_frame || begin_chunk(lane)) {
         ssize_t len;
         if (moved >= budget) {
@@ -225,6 +241,7 @@ static bool hear(struct weft_nccl_lane *lane, const struct weft_nccl_note *note,
     struct weft_nccl_comm *comm = lane->comm;
     struct weft_nccl_lane *down = NULL;
     bool is_fine = true;
+    uint32_t up;
     pthread_mutex_lock(&comm->lock);
     if (note->type == WEFT_NCCL_TYPE_LANDED) {
         is_fine = note->value <= comm->next_number;
@@ -233,11 +250,10 @@ static bool hear(struct weft_nccl_lane *lane, const struct weft_nccl_note *note,
             retire(comm);
         }
     }
-    for (uint32_t i = 0, up = weft_nccl_comm_up(comm); note->type == WEFT_NCCL_TYPE_DOWN && up >> i;
-         i++) {
-        if ((up >> i & 1) != 0 && comm->lanes[i]->id == note->value) {
-            down = comm->lanes[i];
-        }
+    up = note->type == WEFT_NCCL_TYPE_DOWN ? weft_nccl_comm_up(comm) : 0;
+    for (; up != 0; up &= up - 1) {
+        struct weft_nccl_lane *other = comm->lanes[__builtin_ctz(up)];
+        down = other->id == note->value ? other : down;
     }
     pthread_mutex_unlock(&comm->lock);
     if (down != NULL) {
@@ -248,19 +264,9 @@ static bool hear(struct weft_nccl_lane *lane, const struct weft_nccl_note *note,
     return is_fine;
 }
 
-bool weft_nccl_send_read(struct weft_nccl_lane *lane, const char **why_p)
+static bool hear_all(struct weft_nccl_lane *lane, const char **why_p)
 {
     struct weft_nccl_note note;
-    ssize_t len;
-    do {
-        len =
-            recv(lane->fd, lane->in + lane->in_end, sizeof(lane->in) - lane->in_end, MSG_DONTWAIT);
-    } while (len < 0 && errno == EINTR);
-    if (len <= 0) {
-        *why_p = len == 0 ? "closed by the peer" : strerrordesc_np(errno);
-        return len < 0 && errno == EAGAIN;
-    }
-    lane->in_end += (size_t)len;
     for (; lane->in_end - lane->in_start >= WEFT_NCCL_NOTE_LEN;
          lane->in_start += WEFT_NCCL_NOTE_LEN) {
         if (weft_nccl_note_decode(lane->in + lane->in_start, &note) != WEFT_OK) {
@@ -274,6 +280,28 @@ bool weft_nccl_send_read(struct weft_nccl_lane *lane, const char **why_p)
     memmove(lane->in, lane->in + lane->in_start, lane->in_end - lane->in_start);
     lane->in_end -= lane->in_start;
     lane->in_start = 0;
+    return true;
+}
+
+bool weft_nccl_send_read(struct weft_nccl_lane *lane, const char **why_p)
+{
+    bool is_more = true;
+    while (is_more) {
+        size_t room = sizeof(lane->in) - lane->in_end;
+        ssize_t len = recv(lane->fd, lane->in + lane->in_end, room, MSG_DONTWAIT);
+        if (len < 0 && errno == EINTR) {
+            continue;
+        }
+        if (len <= 0) {
+            *why_p = len == 0 ? "closed by the peer" : strerrordesc_np(errno);
+            return len < 0 && errno == EAGAIN;
+        }
+        lane->in_end += (size_t)len;
+        if (!hear_all(lane, why_p)) {
+            return false;
+        }
+        is_more = (size_t)len == room || lane->is_ending; /* epoll tells once only */
+    }
     return true;
 }
 
@@ -291,11 +319,40 @@ void weft_nccl_send_lost(struct weft_nccl_lane *lane)
                 send->lane_of[i] = WEFT_NCCL_AGAIN;
                 send->again++;
                 comm->again++;
+                comm->again_min_id = comm->next_id;
             }
         }
     }
-    comm->again_min_id = comm->next_id;
     retire(comm);
+}
+
+/* ---- closing ---- */
+
+/* Is there a send that was called done, and is not in a socket? */
+static bool has_promised(struct weft_nccl_comm *comm)
+{
+    bool is_any = false;
+    pthread_mutex_lock(&comm->lock);
+    for (uint64_t number = comm->landed; number < comm->next_number; number++) {
+        const struct weft_nccl_send *send = send_at(comm, number);
+        is_any |= send->request == NULL && send->again + send->writers > 0;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return is_any;
+}
+
+void weft_nccl_send_flush(struct weft_nccl_comm *comm)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    uint64_t until_ns =
+        weft_clock_after_ms((uint64_t)weft_nccl_core.params.number[WEFT_PARAM_PATH_TIMEOUT]);
+    weft_nccl_comm_drive(comm, WEFT_NCCL_READ | WEFT_NCCL_WRITE); /* finds out which lanes live */
+    while (has_promised(comm) && atomic_load(&comm->result) == NCCL_SUCCESS &&
+           weft_clock_ns() < until_ns) {
+        weft_engine_poll(weft_nccl_core.engine);
+        weft_nccl_comm_drive(comm, WEFT_NCCL_READ | WEFT_NCCL_WRITE);
+        nanosleep(&pause, NULL);
+    }
 }
 
 /* ---- what NCCL calls ---- */
@@ -342,10 +399,10 @@ static struct weft_nccl_request *post(struct weft_nccl_comm *comm, void *data, u
     send->chunk_len = send->chunk_len < comm->chunk_len ? comm->chunk_len : send->chunk_len;
     send->count = size == 0 ? 1 : (size - 1) / send->chunk_len + 1;
     send->begun = send->again = send->writers = 0;
-    send->request = send->is_eager ? NULL : request;
+    send->request = request;
     request->number = comm->next_number++;
     request->count = 1;
-    request->landed = send->is_eager;
+    request->landed = 0;
     request->place[0].len = size;
     return request;
 }
@@ -371,7 +428,7 @@ int weft_nccl_isend(void *handle, void *data, size_t len, int tag, void **reques
     struct weft_nccl_request *request;
     uint32_t chunks = 0;
     *request_p = NULL;
-    if (weft_nccl_is_foreign()) {
+    if (weft_nccl_is_foreign(comm->process)) {
         return NCCL_SYSTEM_ERROR;
     }
     if (len > WEFT_NCCL_LEN_MAX) {

@@ -13,7 +13,7 @@ static int connect_comm(int device, struct nccl_config *config, void *handle, vo
 {
     (void)config;
     (void)device_comm;
-    return weft_nccl_connect(device, handle, comm);
+    return weft_nccl_connect(NULL, device, handle, comm);
 }
 
 int weft_nccl_isend_profiled(void *comm, void *data, size_t len, int tag, void *region,

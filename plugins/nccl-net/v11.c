@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL 2.28 and 2.29: a context for each communicator. Connections are all we have, so it holds nothing. */
+/* NCCL 2.28 and 2.29: a context for each communicator. It holds nothing, and is known by its address. */
 #include "adapters.h"
+
+#include <stdatomic.h>
 
 int weft_nccl_init_context(void **context, uint64_t id, struct nccl_config *config,
                            nccl_logger_t logger, nccl_profiler_t profiler)
 {
+    static char contexts[4096]; /* used again when so many communicators were made since */
+    static _Atomic unsigned count;
     (void)id;
     (void)config;
     (void)profiler;
-    *context = &weft_nccl_core;
+    *context = &contexts[atomic_fetch_add(&count, 1) % sizeof(contexts)];
     return weft_nccl_result(weft_nccl_init(logger));
 }
 
 int weft_nccl_finalize(void *context)
 {
-    (void)context;
+    weft_nccl_connect_end(context);
     return NCCL_SUCCESS;
 }
 
@@ -33,9 +37,8 @@ int weft_nccl_listen_context(void *context, int device, void *handle, void **com
 int weft_nccl_connect_context(void *context, int device, void *handle, void **comm,
                               struct nccl_device_handle **device_comm)
 {
-    (void)context;
     (void)device_comm;
-    return weft_nccl_connect(device, handle, comm);
+    return weft_nccl_connect(context, device, handle, comm);
 }
 
 WEFT_NCCL_EXPORT const struct nccl_net_v11 ncclNetPlugin_v11;

@@ -28,7 +28,7 @@ static int connect_comm(int device, void *handle, void **comm,
                         struct nccl_device_handle **device_comm)
 {
     (void)device_comm;
-    return weft_nccl_connect(device, handle, comm);
+    return weft_nccl_connect(NULL, device, handle, comm);
 }
 
 int weft_nccl_accept_plain(void *listener, void **comm, struct nccl_device_handle **device_comm)

@@ -22,7 +22,7 @@ static int connect_comm(int device, void *handle, void **comm,
                         struct nccl_device_handle **device_comm)
 {
     (void)device_comm;
-    return weft_nccl_connect(device, handle, comm);
+    return weft_nccl_connect(NULL, device, handle, comm);
 }
 
 static int isend(void *comm, void *data, size_t len, int tag, void *region, void **request)

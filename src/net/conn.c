@@ -87,6 +87,7 @@ static void lose_errno(struct weft_net_conn *conn, int error)
 {
     char why[96];
     bool is_unreached = conn->state == WEFT_CONN_SHAKING;
+    conn->error = error;
     if (error == ECONNRESET || error == EPIPE) {
         lose(conn, WEFT_ERR_PEER, "closed the connection (reset)");
         return;

@@ -125,6 +125,7 @@ struct weft_net_conn {
     bool is_refused;   /* lost: the handshake failed, by the peer's word or its bytes */
     bool is_elsewhere; /* … because another job or epoch is served there */
     bool is_proved;    /* … by one who knows the secret */
+    int error;         /* lost: the errno that ended it, 0: none */
     bool is_sealed, is_corked, is_in_call, is_to_free;
     bool is_broken; /* bytes for the peer found no memory; its end is about to be read */
     uint8_t send_key[WEFT_WIRE_KEY_LEN], recv_key[WEFT_WIRE_KEY_LEN];

@@ -5,6 +5,7 @@
  * change.
  */
 #include "fuzz.h"
+#include "nccl-net/frame.h"
 #include "wire/dump.h"
 
 #include <errno.h>
@@ -408,6 +409,27 @@ static void save_control(void)
     save("control", "mail", "", 0, mail, sizeof(mail));
 }
 
+/* As fuzz_nccl.c reads them: the kind, and then what a plugin would say. */
+static void save_nccl(void)
+{
+    struct weft_nccl_chunk chunk = {
+        .flags = WEFT_NCCL_AWAITED, .number = 7, .offset = 1, .len = 2, .size = 9};
+    struct weft_nccl_note note = {.type = WEFT_NCCL_TYPE_LANDED, .value = 8};
+    struct weft_nccl_handle handle = {
+        .ticket = 1, .count = 2, .addrs = {{.family = 4, .port = 4411}, {.family = 6}}};
+    struct weft_nccl_greeting greeting = {
+        .comm = 5, .is_first = true, .id = 65537, .count = 2, .alive = {1, 2}};
+    uint8_t bytes[WEFT_NCCL_GREETING_MAX];
+
+    weft_nccl_chunk_encode(&chunk, bytes);
+    save("nccl", "chunk", "\4", 1, bytes, WEFT_NCCL_CHUNK_LEN);
+    weft_nccl_note_encode(&note, bytes);
+    save("nccl", "note", "\5", 1, bytes, WEFT_NCCL_NOTE_LEN);
+    weft_nccl_handle_encode(&handle, bytes);
+    save("nccl", "handle", "\2", 1, bytes, WEFT_NCCL_HANDLE_LEN);
+    save("nccl", "greeting", "\3", 1, bytes, weft_nccl_greeting_encode(&greeting, bytes));
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -431,6 +453,7 @@ int main(int argc, char **argv)
     save_texts();
     save_link();
     save_control();
+    save_nccl();
     save_table("table-1", 1, 1);
     save_table("table-8", 8, 3);
     save_id("v4", &v4, WEFT_WIRE_ID_AUTHENTICATED);

@@ -12,7 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 double now_s(void)
 {
@@ -26,6 +30,14 @@ double now_s(void)
 static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
 static char said[65536];
 
+static int heard_level(void)
+{
+    const char *wanted = getenv("PLUGIN_INFO");
+    return wanted == NULL                ? NCCL_LOG_WARN
+           : strcmp(wanted, "info") == 0 ? NCCL_LOG_INFO
+                                         : NCCL_LOG_TRACE;
+}
+
 static void logger(int level, unsigned long subsystems, const char *file, int line, const char *fmt,
                    ...)
 {
@@ -34,7 +46,7 @@ static void logger(int level, unsigned long subsystems, const char *file, int li
     (void)subsystems;
     (void)file;
     (void)line;
-    if (level > (getenv("PLUGIN_INFO") != NULL ? NCCL_LOG_TRACE : NCCL_LOG_WARN)) {
+    if (level > heard_level()) {
         return;
     }
     pthread_mutex_lock(&said_lock);
@@ -262,6 +274,75 @@ void pair_move(const struct plugin *plugin, const struct pair *pair, size_t len)
     assert_true(in[0] == 0x55 && in[len + 1] == 0x55);
     free(out);
     free(in);
+}
+
+/* ---- two processes ---- */
+
+struct board *board_open(void)
+{
+    struct board *board =
+        mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(MAP_FAILED, board);
+    return board;
+}
+
+void board_close(struct board *board)
+{
+    munmap(board, sizeof(*board));
+}
+
+void meet_peer(const struct plugin *plugin, struct board *board, bool is_sender, void **comm_p)
+{
+    void *listener = NULL;
+    double start = now_s();
+    *comm_p = NULL;
+    if (!is_sender) {
+        assert_int_equal(0, plugin_listen(plugin, board->handle, &listener));
+        board->is_listening = 1;
+    }
+    while (*comm_p == NULL) {
+        if (!is_sender) {
+            assert_int_equal(0, plugin_accept(plugin, listener, comm_p));
+        } else if (board->is_listening) {
+            assert_int_equal(0, plugin_connect(plugin, board->handle, comm_p));
+        }
+        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
+        sched_yield();
+    }
+    if (listener != NULL) {
+        plugin_close_listen(plugin, listener);
+    }
+    board->is_connected++;
+}
+
+/* ---- connections ---- */
+
+/* The latest first: that end of a connection which was accepted, with what it has not read. */
+int for_connections(bool (*call)(int fd), int most)
+{
+    int count = 0;
+    for (int fd = 1023; fd >= 0 && count < most; fd--) {
+        struct sockaddr_storage addr = {0};
+        socklen_t len = sizeof(addr);
+        if (getpeername(fd, (struct sockaddr *)&addr, &len) == 0 && addr.ss_family == AF_INET) {
+            count += call(fd);
+        }
+    }
+    return count;
+}
+
+static bool reset(int fd)
+{
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    return syscall(SYS_connect, fd, &nowhere, sizeof(nowhere)) == 0; /* unseen by sanitizers */
+}
+
+void reset_lanes(int most)
+{
+    double start = now_s();
+    while (for_connections(reset, most) == 0) {
+        check_deadline(start, "resetting a lane");
+    }
 }
 
 /* ---- bytes and counts ---- */

@@ -39,7 +39,7 @@ void plugin_close_send(const struct plugin *plugin, void *comm);
 void plugin_close_recv(const struct plugin *plugin, void *comm);
 void plugin_close_listen(const struct plugin *plugin, void *listener);
 
-/* What the logger was told so far, newest last, at most 64 KiB; warnings only unless PLUGIN_INFO is set. */
+/* What the logger was told so far, newest last, at most 64 KiB; warnings only unless PLUGIN_INFO is set: "info", or anything for all there is. */
 const char *plugin_said(void);
 void plugin_forget_said(void);
 
@@ -60,6 +60,21 @@ void pair_wait_both(const struct plugin *plugin, void *send, void *recv, int *le
 int pair_wait_failed(const struct plugin *plugin, void *request);
 /* One message, checked byte by byte. */
 void pair_move(const struct plugin *plugin, const struct pair *pair, size_t len);
+
+/* Two processes and what they must tell each other. */
+struct board {
+    _Atomic int is_listening, is_connected, count;
+    char handle[NCCL_HANDLE_LEN];
+};
+struct board *board_open(void); /* before the fork */
+void board_close(struct board *board);
+void meet_peer(const struct plugin *plugin, struct board *board, bool is_sender, void **comm_p);
+
+/* Calls for each TCP connection of this process, and says for how many it was true. */
+int for_connections(bool (*call)(int fd), int most);
+/* Ends at most so many as the network would: with a reset, and what was on its way is lost. Waits until there is one,
+ * since those that ended before may be coming back. */
+void reset_lanes(int most);
 
 double now_s(void);
 /* Bytes that differ from message to message, and a check that says where they are wrong. */

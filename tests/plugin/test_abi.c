@@ -64,6 +64,32 @@ static void a_second_init_is_fine(void **state)
     }
 }
 
+/* NCCL 2.28.3 to 2.29.7: after the last communicator the plugin is unloaded, and its name is forgotten. */
+static void it_is_found_again_by_the_default_name(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    void *library = dlopen(WEFT_NCCL_PATH, RTLD_NOW | RTLD_LOCAL), *again;
+    (void)state;
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    pair_move(&plugin, &pair, 300000);
+    pair_close(&plugin, &pair);
+    assert_int_equal(0, plugin.net.v11->finalize(plugin.context));
+    assert_int_equal(
+        0, dlclose(library)); /* ours, and the one of plugin_open: the first test, so that is all */
+    assert_int_equal(0, dlclose(library));
+    again = dlopen("libnccl-net.so", RTLD_NOW | RTLD_LOCAL);
+    if (again == NULL) {
+        fail_msg("%s", dlerror());
+    }
+    assert_ptr_equal(plugin.net.symbol, dlsym(again, "ncclNetPlugin_v11"));
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    pair_move(&plugin, &pair, 300000);
+    pair_close(&plugin, &pair);
+}
+
 static void devices_have_names_and_speeds(void **state)
 {
     struct plugin plugin;
@@ -147,9 +173,29 @@ static void memory_is_registered_as_it_comes(void **state)
     }
 }
 
+static void flushing_host_memory_takes_no_request(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    char memory[64];
+    void *data = memory, *region = NULL, *request = memory;
+    int len = sizeof(memory);
+    (void)state;
+    for (int version = PLUGIN_FIRST; version <= PLUGIN_LAST; version++) {
+        plugin_open(version, &plugin);
+        pair_open(&plugin, &pair);
+        request = memory;
+        assert_int_equal(0,
+                         plugin.net.v8->iflush(pair.receiver, 1, &data, &len, &region, &request));
+        assert_null(request);
+        pair_close(&plugin, &pair);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_found_again_by_the_default_name),
         cmocka_unit_test(all_members_are_there),
         cmocka_unit_test(nothing_else_is_exported),
         cmocka_unit_test(a_second_init_is_fine),
@@ -157,6 +203,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(devices_that_are_not_there_are_refused),
         cmocka_unit_test(handles_of_others_are_refused),
         cmocka_unit_test(memory_is_registered_as_it_comes),
+        cmocka_unit_test(flushing_host_memory_takes_no_request),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,43 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { LONG = 8 << 20 };
-
-/* Ends connections of this process as the network would: with a reset, and what was on its way is lost. Waits until
- * there is one, since those that ended before may be coming back. */
-static int reset_now(int most)
-{
-    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    DIR *folder = opendir("/proc/self/fd");
-    struct dirent *entry;
-    int count = 0;
-    while (count < most && (entry = readdir(folder)) != NULL) {
-        struct sockaddr_storage addr = {0};
-        socklen_t len = sizeof(addr);
-        int fd = (int)strtol(entry->d_name, NULL, 10);
-        if (getpeername(fd, (struct sockaddr *)&addr, &len) == 0 && addr.ss_family == AF_INET &&
-            syscall(SYS_connect, fd, &nowhere, sizeof(nowhere)) == 0) { /* unseen by sanitizers */
-            count++;
-        }
-    }
-    closedir(folder);
-    return count;
-}
-
-static void reset_lanes(int most)
-{
-    double start = now_s();
-    while (reset_now(most) == 0) {
-        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
-        sched_yield();
-    }
-}
 
 /* Nothing of it lands while the receive is not posted, so the lanes are cut in the middle for sure. */
 static void cut_and_finish(const struct plugin *plugin, const struct pair *pair, int cuts,
@@ -117,41 +85,10 @@ static void small_messages_survive_their_lane(void **state)
 
 /* ---- peers that die ---- */
 
-struct board {
-    _Atomic int is_listening, is_connected;
-    char handle[NCCL_HANDLE_LEN];
-};
-
-static void meet_peer(const struct plugin *plugin, struct board *board, bool is_sender,
-                      void **comm_p)
-{
-    void *listener = NULL;
-    double start = now_s();
-    *comm_p = NULL;
-    if (!is_sender) {
-        assert_int_equal(0, plugin_listen(plugin, board->handle, &listener));
-        board->is_listening = 1;
-    }
-    while (*comm_p == NULL) {
-        if (!is_sender) {
-            assert_int_equal(0, plugin_accept(plugin, listener, comm_p));
-        } else if (board->is_listening) {
-            assert_int_equal(0, plugin_connect(plugin, board->handle, comm_p));
-        }
-        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
-        sched_yield();
-    }
-    if (listener != NULL) {
-        plugin_close_listen(plugin, listener);
-    }
-    board->is_connected++;
-}
-
 static void survive_the_other(bool is_sender)
 {
     static char memory[LONG];
-    struct board *board =
-        mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct board *board = board_open();
     struct plugin plugin;
     void *comm, *request = NULL, *data = memory;
     size_t len = LONG;
@@ -179,7 +116,7 @@ static void survive_the_other(bool is_sender)
     assert_true(now_s() - start < 10);
     assert_int_equal(result, plugin_isend(&plugin, comm, memory, 1, 0, &request)); /* from now on */
     plugin_close_send(&plugin, comm);
-    munmap(board, sizeof(*board));
+    board_close(board);
 }
 
 static void a_killed_receiver_is_a_remote_error(void **state)
@@ -455,12 +392,111 @@ static void a_forked_child_has_dead_handles(void **state)
     if (pid == 0) {
         void *request = NULL;
         char byte = 0;
+        if (plugin_isend(&plugin, pair.sender, &byte, 1, 0, &request) != NCCL_SYSTEM_ERROR) {
+            _exit(1);
+        }
+#ifndef __SANITIZE_THREAD__ /* which cannot follow threads of a child of many threads */
+        struct pair own;    /* it may have connections of its own; those stay dead */
+        pair_open(&plugin, &own);
+        pair_move(&plugin, &own, 200000);
+#endif
         _exit(plugin_isend(&plugin, pair.sender, &byte, 1, 0, &request) != NCCL_SYSTEM_ERROR);
     }
     assert_int_equal(pid, waitpid(pid, &status, 0));
     assert_int_equal(0, status);
     pair_move(&plugin, &pair, 200000);
     pair_close(&plugin, &pair);
+}
+
+/* ---- manners ---- */
+
+/* As NCCL does when it aborts: it does not call again, and ends its context. */
+static void an_unfinished_connect_ends_with_its_context(void **state)
+{
+    struct plugin plugin;
+    struct sockaddr_in addr = {.sin_family = AF_INET};
+    socklen_t len = sizeof(addr);
+    char handle[NCCL_HANDLE_LEN];
+    void *listener, *comm = NULL;
+    unsigned fds, threads;
+    int silent = socket(AF_INET, SOCK_STREAM, 0);
+    (void)state;
+    plugin_open(11, &plugin);
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(0, bind(silent, (struct sockaddr *)&addr, len));
+    assert_int_equal(0, listen(silent, 10));
+    assert_int_equal(0, getsockname(silent, (struct sockaddr *)&addr, &len));
+    assert_int_equal(0, plugin_listen(&plugin, handle, &listener));
+    plugin_close_listen(&plugin, listener);
+    handle[65] = (char)ntohs(addr.sin_port); /* nobody answers there */
+    handle[66] = (char)(ntohs(addr.sin_port) >> 8);
+    fds = count_fds();
+    threads = count_threads();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(0, plugin_connect(&plugin, handle, &comm));
+        assert_null(comm);
+    }
+    assert_int_equal(0, plugin.net.v11->finalize(plugin.context));
+    assert_int_equal(fds, count_fds());
+    assert_int_equal(threads, count_threads());
+    close(silent);
+}
+
+static uint64_t blocked_signals(const char *task)
+{
+    char path[300], line[256];
+    uint64_t blocked = 0;
+    FILE *file;
+    snprintf(path, sizeof(path), "/proc/self/task/%s/status", task);
+    file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, "SigBlk:", 7) == 0) {
+            blocked = strtoull(line + 7, NULL, 16);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return blocked;
+}
+
+static void threads_of_ours_take_no_signals(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    struct dirent *entry;
+    unsigned count = 0;
+    (void)state;
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    DIR *tasks = opendir("/proc/self/task");
+    while ((entry = readdir(tasks)) != NULL) {
+        if (entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) != getpid()) {
+            assert_true((blocked_signals(entry->d_name) >> (SIGUSR1 - 1) & 1) != 0);
+            count++;
+        }
+    }
+    closedir(tasks);
+    assert_true(count >= 2); /* the background thread and a helper */
+    pair_close(&plugin, &pair);
+}
+
+static void lost_lanes_are_told_of(void **state)
+{
+    struct plugin plugin;
+    struct pair pair;
+    double start = now_s();
+    (void)state;
+    setenv("PLUGIN_INFO", "info", 1);
+    plugin_open(11, &plugin);
+    pair_open(&plugin, &pair);
+    while (strstr(plugin_said(), "was lost") == NULL) { /* at most once a second */
+        reset_lanes(100);
+        pair_move(&plugin, &pair, 100);
+        assert_true(now_s() - start < PLUGIN_DEADLINE_S);
+    }
+    pair_close(&plugin, &pair);
+    unsetenv("PLUGIN_INFO");
 }
 
 int main(int argc, char **argv)
@@ -478,6 +514,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(set_ups_and_tear_downs_leave_nothing),
         cmocka_unit_test(strangers_do_no_harm),
         cmocka_unit_test(a_forked_child_has_dead_handles),
+        cmocka_unit_test(an_unfinished_connect_ends_with_its_context),
+        cmocka_unit_test(threads_of_ours_take_no_signals),
+        cmocka_unit_test(lost_lanes_are_told_of),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

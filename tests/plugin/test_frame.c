@@ -95,18 +95,24 @@ static void handles_hold_what_fits(void **state)
 static void greetings_have_one_length(void **state)
 {
     struct weft_nccl_greeting greeting = {
-        .comm = 77, .is_first = true, .id = 9, .slot = 3, .count = 2, .alive = {4, 8}};
+        .comm = 77, .is_first = true, .id = 65545, .slot = 3, .count = 2, .alive = {4, 65544}};
     struct weft_nccl_greeting got;
     uint8_t bytes[WEFT_NCCL_GREETING_MAX];
     size_t len = weft_nccl_greeting_encode(&greeting, bytes);
     (void)state;
     assert_int_equal(WEFT_OK, weft_nccl_greeting_decode(bytes, len, &got));
-    assert_true(got.comm == 77 && got.is_first && got.id == 9 && got.slot == 3);
-    assert_true(got.count == 2 && got.alive[0] == 4 && got.alive[1] == 8);
+    assert_true(got.comm == 77 && got.is_first && !got.is_last);
+    assert_true(got.id == 65545 && got.slot == 3);
+    assert_true(got.count == 2 && got.alive[0] == 4 && got.alive[1] == 65544);
     for (size_t i = 0; i < len; i++) {
         assert_int_equal(WEFT_ERR_PROTOCOL, weft_nccl_greeting_decode(bytes, i, &got));
     }
-    bytes[30] = WEFT_NCCL_LANES + 1;
+    bytes[32] = WEFT_NCCL_LANES + 1;
+    assert_int_equal(WEFT_ERR_PROTOCOL, weft_nccl_greeting_decode(bytes, len, &got));
+    len = weft_nccl_greeting_encode(&(struct weft_nccl_greeting){.is_last = true}, bytes);
+    assert_int_equal(WEFT_OK, weft_nccl_greeting_decode(bytes, len, &got));
+    assert_true(got.is_last && !got.is_first);
+    bytes[24] = 3; /* no such kind */
     assert_int_equal(WEFT_ERR_PROTOCOL, weft_nccl_greeting_decode(bytes, len, &got));
 }
 

@@ -125,6 +125,8 @@ class UnequalNics(PluginLab):
         rate = 8e-6 * sum(moved) / (time.monotonic() - start)
         self.finish(sender, receiver)
         print("%s, %.0f Mbit/s" % (moved, rate), file=sys.stderr)
+        if "NET_SLOW" in os.environ and rate < 600:
+            self.skipTest("it is not the NICs that are slow")
         self.assertGreater(moved[0], 2 * moved[1], moved)
         self.assertGreater(moved[1], 0.08 * sum(moved), moved)
 

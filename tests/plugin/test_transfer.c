@@ -339,13 +339,13 @@ static void threads_do_not_disturb_each_other(void **state)
     }
 }
 
-struct board {
+struct ring_board {
     _Atomic int listening;
     char handles[8][NCCL_HANDLE_LEN];
 };
 
 /* Each sends what it got to the next, so that everybody has seen all of it after a round. */
-static void ring_rank(struct board *board, int rank, int ranks)
+static void ring_rank(struct ring_board *board, int rank, int ranks)
 {
     enum { LEN = 500000 };
     struct plugin plugin;
@@ -386,7 +386,7 @@ static void ring_rank(struct board *board, int rank, int ranks)
 static void a_ring_of_processes_passes_everything_on(void **state)
 {
     enum { RANKS = 4 };
-    struct board *board =
+    struct ring_board *board =
         mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pids[RANKS];
     int status;
