@@ -288,9 +288,10 @@ weft_status_t weft_op_wait(weft_op_t op, uint32_t timeout_ms)
 {
     weft_status_t status = check_tied(op, __func__);
     status = status == WEFT_OK ? weft_api_check_comm(op->tie.comm, __func__) : status;
-    return status == WEFT_OK && op->tie.request != NULL
-               ? weft_p2p_wait(&op->tie.request, timeout_ms)
-               : status;
+    if (status == WEFT_OK && op->tie.request != NULL) {
+        status = weft_api_settle(op->tie.comm, weft_p2p_wait(&op->tie.request, timeout_ms));
+    }
+    return status;
 }
 
 /* Nobody waits for its result any more; false: it still runs. */
