@@ -207,7 +207,7 @@ static bool start_thread(struct weft_comm_writer *writer)
     return error == 0;
 }
 
-/* Owned by the caller; NULL: no memory. */
+/* Owned by the caller and the thread that it starts; NULL: no memory. */
 static struct weft_comm_writer *make_writer(struct weft_job *job, const struct reason *reason)
 {
     struct weft_comm_writer *writer = calloc(1, sizeof(*writer));
@@ -221,7 +221,7 @@ static struct weft_comm_writer *make_writer(struct weft_job *job, const struct r
     pthread_cond_init(&writer->done, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&writer->lock, NULL);
-    atomic_store(&writer->owners, 1);
+    atomic_store(&writer->owners, 2); /* its thread and the job */
     writer->begun_ns = weft_clock_ns();
     writer->rank = job->self.rank;
     return writer;
@@ -257,10 +257,9 @@ static void begin_writing(struct weft_job *job, const struct reason *reason, con
         return;
     }
     snprintf(writer->folder, sizeof(writer->folder), "%s", folder);
-    atomic_fetch_add(&writer->owners, 1); /* the thread's */
     if (!name_file(job, folder, writer->path) || !start_thread(writer)) {
         weft_log(watch, WARN, "cannot write the flight recorder to %s: no thread for it", folder);
-        let_go(writer);
+        atomic_store(&writer->owners, 1); /* there is no thread */
         let_go(writer);
         return;
     }

@@ -22,7 +22,7 @@
 #define HANGS 1    /* calls of mkdir() */
 #define THAW 2     /* they return */
 #define RETURNED 3 /* from the call that failed */
-#define PROMISE_MS (1500 * JOB_SLOWNESS)
+#define PROMISE_MS (1500U * JOB_SLOWNESS)
 
 static struct harness_shared *board; /* of a rank */
 
@@ -128,7 +128,7 @@ static void check_in_time(struct harness *harness, int rank, uint64_t since_ns)
 {
     const struct job_report *report = job_report(harness, rank);
     uint64_t from_ns = since_ns > report->called_ns ? since_ns : report->called_ns;
-    if (report->returned_ns - from_ns > PROMISE_MS * JOB_MS_NS) {
+    if (report->returned_ns - from_ns > (uint64_t)PROMISE_MS * JOB_MS_NS) {
         fail_msg("rank %d returned after %llu ms: %s", rank,
                  (unsigned long long)((report->returned_ns - from_ns) / JOB_MS_NS),
                  harness_result(harness, rank)->text);
