@@ -408,6 +408,53 @@ static void save_control(void)
     save("control", "mail", "", 0, mail, sizeof(mail));
 }
 
+/* As fuzz_inspect.c reads them: how many less 1, then of each: reason, job, rank, ranks; communicators less none: id, rank,
+ * ranks, control calls; lines: kind, communicator, number, signature, peer, tag, how, when it began and ended. */
+static void save_inspect(void)
+{
+#define RANK(reason, rank) reason, 0, rank, 2, 1, 1, rank, 2, 3
+#define DID(kind, number, how) kind, 1, number, 1, 0, 1, how, 10, 20
+    static const uint8_t agree[] = {1, RANK(1, 0), 1, DID(WEFT_ALLREDUCE, 0, 1), 0,
+                                    0, RANK(1, 1), 1, DID(WEFT_ALLREDUCE, 0, 1), 0,
+                                    0};
+    static const uint8_t mismatch[] = {
+        1, RANK(2, 0), 1, WEFT_ALLREDUCE, 1, 0, 1, 0, 1, 0, 10, 20, 0,
+        0, RANK(2, 1), 1, WEFT_BROADCAST, 1, 0, 2, 0, 1, 0, 10, 20, 0,
+        0};
+    static const uint8_t history[] = {1, RANK(2, 0), 1, WEFT_ALLREDUCE, 1, 4, 1, 0, 8, 0, 10, 20, 0,
+                                      0, RANK(2, 1), 1, WEFT_ALLREDUCE, 1, 4, 1, 0, 9, 0, 10, 20, 0,
+                                      0};
+    static const uint8_t missing[] = {1, RANK(2, 0), 1, DID(WEFT_BARRIER, 0, 0),     0,
+                                      0, RANK(2, 1), 1, DID(WEFT_RECORD_RECV, 0, 0), 0,
+                                      0};
+    static const uint8_t control[] = {1,
+                                      RANK(0, 0),
+                                      1,
+                                      DID(WEFT_RECORD_CONTROL_BARRIER, 3, 0),
+                                      0,
+                                      200,
+                                      RANK(0, 1),
+                                      1,
+                                      DID(WEFT_ALLREDUCE, 0, 0),
+                                      1,
+                                      200};
+    static const uint8_t stuck[] = {1, RANK(2, 0), 1, DID(WEFT_ALLREDUCE, 0, 0x20), 0,
+                                    0, RANK(2, 1), 1, DID(WEFT_ALLREDUCE, 0, 0x10), 0,
+                                    0};
+    static const uint8_t many[] = {0, 2,   0,   254, 255, 3,   1,   3,   255, 0,
+                                   2, 4,   255, 255, 3,   254, 255, 252, 1,   WEFT_ALLREDUCE,
+                                   1, 252, 1,   0,   1,   0,   10,  20,  0,   0};
+#undef RANK
+#undef DID
+    save("inspect", "agree", "", 0, agree, sizeof(agree));
+    save("inspect", "mismatch", "", 0, mismatch, sizeof(mismatch));
+    save("inspect", "history", "", 0, history, sizeof(history));
+    save("inspect", "missing", "", 0, missing, sizeof(missing));
+    save("inspect", "control", "", 0, control, sizeof(control));
+    save("inspect", "stuck", "", 0, stuck, sizeof(stuck));
+    save("inspect", "many", "", 0, many, sizeof(many));
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -431,6 +478,7 @@ int main(int argc, char **argv)
     save_texts();
     save_link();
     save_control();
+    save_inspect();
     save_table("table-1", 1, 1);
     save_table("table-8", 8, 3);
     save_id("v4", &v4, WEFT_WIRE_ID_AUTHENTICATED);
