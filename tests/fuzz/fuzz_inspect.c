@@ -128,7 +128,7 @@ static void next_source(struct bytes *from, struct inspect_input *input)
 
 static void check_lists(const struct inspect_input *input, const struct inspect_case *it)
 {
-    FUZZ_CHECK(it->list_count <= 2 * COMMS_MAX * input->count);
+    FUZZ_CHECK(it->list_count <= (size_t)2 * COMMS_MAX * input->count);
     for (size_t i = 0; i < it->list_count; i++) {
         const struct inspect_list *list = &it->lists[i];
         FUZZ_CHECK(list->count <= COMMS_MAX * input->count && list->count <= list->ranks);

@@ -422,7 +422,10 @@ static void save_control_middle(void)
                                       0, 7,    2, 0,    2, 7, 0,    0, 0};
     static const uint8_t below[] = {1,  0x13, 5, 0, 0,    6,  2, 0, 4, 10, 0, 0, 0,
                                     11, 0,    0, 0, 0x03, 10, 0, 1, 0, 10, 7, 0};
+    static const uint8_t spread[] = {1, 0x03, 9, 0, 1, 0, 2, 0, 6, 1, 0,
+                                     0, 0,    0, 0, 0, 0, 0, 0, 0, 0};
 
+    save("control", "middle-spread", "", 0, spread, sizeof(spread));
     save("control", "middle-ways", "", 0, ways, sizeof(ways));
     save("control", "middle-resume", "", 0, resume, sizeof(resume));
     save("control", "middle-returns", "", 0, returns, sizeof(returns));
