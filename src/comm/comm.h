@@ -47,7 +47,9 @@ struct weft_comm_tie {
 
 /* (record.c) A control call from before there is a recorder, which is opened for it when it waits for long. */
 struct weft_comm_early {
-    struct weft_engine_timer timer;  /* under the engine's lock */
+    struct weft_engine_timer timer; /* under the engine's lock */
+    struct weft_engine_task task;   /* sets it */
+    _Atomic bool is_posted;
     struct weft_recorder_time began; /* from here on under a lock of record.c */
     struct weft_record_call call;
     bool is_going;

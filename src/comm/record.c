@@ -79,15 +79,35 @@ static void look_early(struct weft_engine_timer *timer, uint64_t now_ns)
     pthread_mutex_unlock(&opening);
 }
 
+/* Under the engine's lock. It is not taken back when the call ends: most often that is sooner than it takes. */
+static void set_timer(struct weft_comm *comm)
+{
+    struct weft_comm_early *early = &comm->early;
+    pthread_mutex_lock(&opening);
+    if (weft_list_is_empty(&early->timer.node)) {
+        weft_engine_timer_set(comm->job->engine, &early->timer, early->began.ns + EARLY_NS);
+    }
+    pthread_mutex_unlock(&opening);
+}
+
+static void set_timer_later(struct weft_engine_task *task)
+{
+    struct weft_comm_early *early = WEFT_CONTAINER_OF(task, struct weft_comm_early, task);
+    atomic_store(&early->is_posted, false);
+    set_timer(WEFT_CONTAINER_OF(early, struct weft_comm, early));
+}
+
 void weft_comm_record_open(struct weft_comm *comm)
 {
     weft_engine_timer_open(&comm->early.timer, look_early);
+    comm->early.task.run = set_timer_later;
 }
 
 void weft_comm_record_close(struct weft_comm *comm)
 {
     struct weft_engine *engine = comm->job->engine;
     weft_engine_lock(engine);
+    weft_engine_run_tasks(engine);
     weft_engine_timer_cancel(engine, &comm->early.timer);
     weft_engine_unlock(engine);
     if (atomic_load(&comm->is_recorded)) {
@@ -95,7 +115,7 @@ void weft_comm_record_close(struct weft_comm *comm)
     }
 }
 
-/* The timer is not taken back when the call ends: most often that is sooner than it takes. */
+/* Whoever holds the lock may not let go of it for longer than the call may take. */
 static void begin_early(struct weft_comm *comm, const struct weft_record_call *call)
 {
     struct weft_comm_early *early = &comm->early;
@@ -106,11 +126,12 @@ static void begin_early(struct weft_comm *comm, const struct weft_record_call *c
     early->is_going = true;
     pthread_mutex_unlock(&opening);
     comm->is_early = true;
-    weft_engine_lock(engine);
-    if (weft_list_is_empty(&early->timer.node)) {
-        weft_engine_timer_set(engine, &early->timer, early->began.ns + EARLY_NS);
+    if (weft_engine_enter(engine)) {
+        set_timer(comm);
+        weft_engine_unlock(engine);
+    } else if (!atomic_exchange(&early->is_posted, true)) {
+        weft_engine_post(engine, &early->task);
     }
-    weft_engine_unlock(engine);
 }
 
 static bool is_early(struct weft_comm *comm)

@@ -19,7 +19,8 @@
 #define READY 0
 #define GO 1
 #define OVER 2
-#define LARGE ((size_t)8 << 20)
+#define LARGE ((size_t)64 << 20) /* more than sockets hold */
+#define MAPPED ((size_t)1 << 20)
 #define FILE_MAX ((size_t)1 << 20)
 #define TAG 7
 
@@ -28,6 +29,7 @@ struct desk {
     weft_comm_t comm;
     weft_mem_t mem;
     uint8_t *bytes; /* LARGE, twice */
+    size_t len;     /* of the other one's memory */
     weft_request_t request;
     const char *folder;
 };
@@ -134,11 +136,11 @@ static weft_status_t end_group(struct desk *desk)
 }
 static weft_status_t put_large(struct desk *desk)
 {
-    return weft_put(desk->comm, &desk->mem, 0, desk->bytes, LARGE);
+    return weft_put(desk->comm, &desk->mem, 0, desk->bytes, desk->len);
 }
 static weft_status_t get_large(struct desk *desk)
 {
-    weft_get(desk->comm, &desk->mem, 0, desk->bytes, LARGE);
+    weft_get(desk->comm, &desk->mem, 0, desk->bytes, desk->len);
     return weft_quiet(desk->comm);
 }
 static weft_status_t put_signal(struct desk *desk)
@@ -311,8 +313,10 @@ static weft_status_t share_memory(struct desk *desk, int rank, bool is_mapped)
 {
     weft_mem_t mems[2];
     void *memory = desk->bytes;
-    weft_status_t status = is_mapped ? weft_alloc(LARGE, &memory) : WEFT_OK;
-    status = status == WEFT_OK ? weft_mem_register(desk->comm, memory, LARGE, &desk->mem) : status;
+    weft_status_t status = is_mapped ? weft_alloc(MAPPED, &memory) : WEFT_OK;
+    desk->len = is_mapped ? MAPPED : LARGE;
+    status =
+        status == WEFT_OK ? weft_mem_register(desk->comm, memory, desk->len, &desk->mem) : status;
     status = status == WEFT_OK
                  ? weft_control_allgather(desk->comm, &desk->mem, sizeof(mems[0]), mems)
                  : status;
