@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 NINJA_JOBS := $(if $(JOBS),-j$(JOBS))
 
-.PHONY: help demo build test test-torch test-sanitized fault soak fuzz check-all lint format bench compare compare-p2p compare-lanes install clean
+.PHONY: help demo build test test-repeat test-torch test-sanitized fault soak fuzz check-all lint format bench compare compare-p2p compare-lanes install clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -24,6 +24,10 @@ build: ## leave build/weft and build/libweft.so
 test: ## install what the tests need, build, run the suite (about 8 minutes on two cores)
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
 	@scripts/test.sh
+
+test-repeat: ## the suite TIMES= (10) times, to the end whatever fails: how often each test failed (hours)
+	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
+	@scripts/test-repeat.sh $(or $(TIMES),10)
 
 test-torch: build ## the PyTorch backend, in a virtual environment with the PyTorch it is tested with (about 2 minutes)
 	@scripts/test-torch.sh

@@ -30,7 +30,10 @@ static const struct weft_cli_command command = {
         "JSON keys: verdict; findings [] {kind (mismatch, mismatch_before, not_entered, stuck,\n"
         "message), text, communicator, operation, call, ranks, other_call, others, since, "
         "waited_s};\n"
-        "communicators [] {id, calls, ranks, completed, operations []}; recordings []; missing []",
+        "communicators [] {id, calls, ranks, completed, operations []}; recordings []; missing "
+        "[];\n"
+        "notes []\n\n"
+        "What cannot be read is named behind the findings of the rest, and the exit status is 1.",
     .usage = "[--json] [--last N] --pid PID [--pid PID...] | DUMP...",
     .options = options,
     .examples = {"weft inspect run7/*.dump", "weft inspect --pid $(pgrep -d, train)"},
@@ -38,21 +41,16 @@ static const struct weft_cli_command command = {
 
 static bool read_input(struct inspect_input *input, int argc, char **argv, int rest)
 {
-    char *why = NULL;
-    bool is_good = true;
-    for (unsigned i = 0; i < pids.count && is_good; i++) {
-        is_good = weft_inspect_add_pid(input, pids.value[i], &why);
+    for (unsigned i = 0; i < pids.count; i++) {
+        weft_inspect_add_pid(input, pids.value[i]);
     }
-    for (int i = rest; i < argc && is_good; i++) {
-        is_good = weft_inspect_add_file(input, argv[i], &why);
+    for (int i = rest; i < argc; i++) {
+        weft_inspect_add_file(input, argv[i]);
     }
-    if (!is_good) {
-        weft_cli_fail(&command, "%s", why);
-        free(why);
-    } else if (input->count == 0 && input->notes != NULL) {
-        weft_cli_fail(&command, "%s", input->notes[0]);
+    for (size_t i = 0; i < input->note_count && input->count == 0; i++) {
+        weft_cli_fail(&command, "%s", input->notes[i]);
     }
-    return is_good && input->count > 0;
+    return input->count > 0;
 }
 
 int weft_cli_inspect(int argc, char **argv)
@@ -83,6 +81,7 @@ int weft_cli_inspect(int argc, char **argv)
     }
     weft_inspect_verdict_close(&verdict);
     weft_inspect_case_close(&job);
+    status = input.unreadable > 0 ? WEFT_CLI_FAILED : WEFT_CLI_OK;
     weft_inspect_close(&input);
-    return WEFT_CLI_OK;
+    return status;
 }

@@ -26,14 +26,14 @@ struct inspect_input {
     size_t count;
     char **notes; /* what its user should know, sentences; owned */
     size_t note_count;
+    size_t unreadable; /* things that a note says could not be read */
 };
 
-/* false: why_p (owned by the caller) names what could not be read, and why. A folder means the *.dump in
- * it. */
-bool weft_inspect_add_file(struct inspect_input *input, const char *path, char **why_p);
+/* What cannot be read becomes a note that names it. A folder means the *.dump in it. */
+void weft_inspect_add_file(struct inspect_input *input, const char *path);
 /* All recorders of a process, or of its children when it has none; when there are none at all a note says
  * so: that may be the rank that never came. */
-bool weft_inspect_add_pid(struct inspect_input *input, int64_t pid, char **why_p);
+void weft_inspect_add_pid(struct inspect_input *input, int64_t pid);
 /* Of two of one rank the later one stays; sorts. */
 void weft_inspect_settle(struct inspect_input *input);
 void weft_inspect_close(struct inspect_input *input);
@@ -42,10 +42,12 @@ void weft_inspect_close(struct inspect_input *input);
 
 /* What one rank did of a list. Numbers before entries[0] are lost, and done. */
 struct inspect_part {
-    const struct inspect_source *source; /* NULL: nobody gave a recording of this rank; lent */
+    uint32_t rank;                       /* of the communicator */
+    const struct inspect_source *source; /* lent */
     struct weft_dump_entry *entries;     /* by number; owned */
     size_t count, room;
     uint32_t next;                /* it has not entered this one */
+    bool is_cut;                  /* … when the first rank was read; it has gone on since */
     struct weft_dump_entry doing; /* its latest call of any kind, if that goes on; else TORN */
 };
 
@@ -54,7 +56,8 @@ struct inspect_list {
     uint64_t comm;
     bool is_control;            /* those of the control plane have an order of their own */
     uint32_t ranks;             /* of the communicator */
-    struct inspect_part *parts; /* [ranks], owned */
+    struct inspect_part *parts; /* [count] of those of whom there is a recording, by rank; owned */
+    size_t count;
 };
 
 struct inspect_case {
@@ -69,7 +72,6 @@ void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *
 void weft_inspect_case_close(struct inspect_case *it);
 
 enum inspect_state {
-    INSPECT_UNKNOWN, /* no recording */
     INSPECT_ABSENT,
     INSPECT_INSIDE,
     INSPECT_FAILED,
@@ -94,7 +96,7 @@ struct inspect_finding {
     const struct inspect_list *list; /* lent */
     uint32_t number;
     struct weft_dump_entry call, other;
-    bool *ranks, *others; /* [list->ranks], owned */
+    bool *ranks, *others; /* [list->count], of its parts; owned */
     int64_t since_ns;     /* 0: not known */
     int64_t waited_ns;    /* of whoever waits longest */
     char *text;           /* owned */
@@ -114,8 +116,17 @@ uint32_t weft_inspect_reached(const struct inspect_list *list);
 /* ---- inspect_words.c ---- */
 
 #define INSPECT_WORDS_LEN 160
-/* "0-2,5" */
-const char *weft_inspect_ranks(const bool *ranks, uint32_t count, char text[INSPECT_WORDS_LEN]);
+/* "0-2,5", of ranks in ascending order. */
+const char *weft_inspect_ranks(const uint32_t *ranks, size_t count, char text[INSPECT_WORDS_LEN]);
+/* … and of all others of `total` ranks. */
+const char *weft_inspect_gaps(const uint32_t *ranks, size_t count, uint32_t total,
+                              char text[INSPECT_WORDS_LEN]);
+/* Sorts them and leaves each one once; how many are left. */
+size_t weft_inspect_sort(uint32_t *ranks, size_t count);
+/* The ranks of the parts that are chosen (NULL: all): [*count_p], owned by the caller. */
+uint32_t *weft_inspect_pick(const struct inspect_list *list, const bool *chosen, size_t *count_p);
+const char *weft_inspect_chosen(const struct inspect_list *list, const bool *chosen,
+                                char text[INSPECT_WORDS_LEN]);
 /* "allreduce #12 (f32 x 100, sum)", "recv (up to 64 bytes from rank 0, tag 7)" */
 const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbered,
                               char text[INSPECT_WORDS_LEN]);
@@ -136,8 +147,10 @@ struct inspect_view {
 };
 void weft_inspect_print(const struct inspect_view *view, FILE *out);
 bool weft_inspect_print_json(const struct inspect_view *view, FILE *out);
-/* Ranks of the job of which there is no recording: [*count_p], owned by the caller. */
-bool *weft_inspect_missing(const struct inspect_input *input, uint32_t *count_p);
+/* Ranks of the job of which there is a recording: [*count_p], ascending, owned by the caller. *total_p: how
+ * many ranks it has. */
+uint32_t *weft_inspect_recorded(const struct inspect_input *input, size_t *count_p,
+                                uint32_t *total_p);
 /* The operations of a list to show. */
 void weft_inspect_window(const struct inspect_view *view, const struct inspect_list *list,
                          uint32_t *first_p, uint32_t *end_p);

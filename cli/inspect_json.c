@@ -10,20 +10,40 @@ static const char *const kind_names[] = {
     [INSPECT_MESSAGE] = "message",
 };
 static const char *const state_names[] = {
-    [INSPECT_UNKNOWN] = "unknown", [INSPECT_ABSENT] = "not_entered", [INSPECT_INSIDE] = "inside",
-    [INSPECT_FAILED] = "failed",   [INSPECT_ENDED] = "ended",
+    [INSPECT_ABSENT] = "not_entered",
+    [INSPECT_INSIDE] = "inside",
+    [INSPECT_FAILED] = "failed",
+    [INSPECT_ENDED] = "ended",
 };
 
-static void print_ranks(struct weft_cli_json *json, const char *key, const bool *ranks,
-                        uint32_t count)
+static void print_ranks(struct weft_cli_json *json, const char *key,
+                        const struct inspect_list *list, const bool *chosen)
 {
     weft_cli_json_array(json, key);
-    for (uint32_t rank = 0; rank < count; rank++) {
-        if (ranks[rank]) {
+    for (size_t at = 0; at < list->count; at++) {
+        if (chosen[at]) {
+            weft_cli_json_int(json, NULL, list->parts[at].rank);
+        }
+    }
+    weft_cli_json_end(json);
+}
+
+/* Of whom there is no recording. */
+static void print_missing(struct weft_cli_json *json, const struct inspect_input *input)
+{
+    uint32_t total;
+    size_t count, at = 0;
+    uint32_t *recorded = weft_inspect_recorded(input, &count, &total);
+    weft_cli_json_array(json, "missing");
+    for (uint32_t rank = 0; rank < total; rank++) {
+        if (at < count && recorded[at] == rank) {
+            at++;
+        } else {
             weft_cli_json_int(json, NULL, rank);
         }
     }
     weft_cli_json_end(json);
+    free(recorded);
 }
 
 static void print_id(struct weft_cli_json *json, const char *key, uint64_t id)
@@ -59,25 +79,24 @@ static void print_finding(struct weft_cli_json *json, const struct inspect_findi
         weft_cli_json_int(json, "operation", finding->number);
     }
     weft_cli_json_text(json, "call", weft_inspect_call(&finding->call, is_numbered, call));
-    print_ranks(json, "ranks", finding->ranks, finding->list->ranks);
+    print_ranks(json, "ranks", finding->list, finding->ranks);
     if (finding->kind <= INSPECT_HISTORY) {
         weft_cli_json_text(json, "other_call", weft_inspect_call(&finding->other, true, call));
     }
-    print_ranks(json, "others", finding->others, finding->list->ranks);
+    print_ranks(json, "others", finding->list, finding->others);
     print_time(json, "since", finding->since_ns);
     print_seconds(json, "waited_s", finding->waited_ns);
     weft_cli_json_end(json);
 }
 
-static void print_part(struct weft_cli_json *json, const struct inspect_list *list, uint32_t rank,
-                       uint32_t number)
+static void print_part(struct weft_cli_json *json, const struct inspect_list *list,
+                       const struct inspect_part *part, uint32_t number)
 {
-    const struct inspect_part *part = &list->parts[rank];
     const struct weft_dump_entry *entry;
     enum inspect_state state = weft_inspect_state(part, number, &entry);
     char words[INSPECT_WORDS_LEN];
     weft_cli_json_object(json, NULL);
-    weft_cli_json_int(json, "rank", rank);
+    weft_cli_json_int(json, "rank", part->rank);
     weft_cli_json_text(json, "state", state_names[state]);
     if (entry != NULL) {
         weft_cli_json_text(json, "call", weft_inspect_call(entry, false, words));
@@ -110,8 +129,8 @@ static void print_list(const struct inspect_view *view, struct weft_cli_json *js
         weft_cli_json_object(json, NULL);
         weft_cli_json_int(json, "number", number);
         weft_cli_json_array(json, "ranks");
-        for (uint32_t rank = 0; rank < list->ranks; rank++) {
-            print_part(json, list, rank, number);
+        for (size_t at = 0; at < list->count; at++) {
+            print_part(json, list, &list->parts[at], number);
         }
         weft_cli_json_end(json);
         weft_cli_json_end(json);
@@ -148,8 +167,6 @@ static void print_source(struct weft_cli_json *json, const struct inspect_source
 bool weft_inspect_print_json(const struct inspect_view *view, FILE *out)
 {
     struct weft_cli_json json;
-    uint32_t count;
-    bool *missing = weft_inspect_missing(view->input, &count);
     char *well = weft_inspect_all_is_well(view->job);
     weft_cli_json_open(&json, out);
     weft_cli_json_text(&json, "verdict",
@@ -169,9 +186,13 @@ bool weft_inspect_print_json(const struct inspect_view *view, FILE *out)
         print_source(&json, &view->input->sources[i]);
     }
     weft_cli_json_end(&json);
-    print_ranks(&json, "missing", missing, count);
+    print_missing(&json, view->input);
     weft_cli_json_int(&json, "unreadable", (int64_t)view->job->torn);
-    free(missing);
+    weft_cli_json_array(&json, "notes");
+    for (size_t i = 0; i < view->input->note_count; i++) {
+        weft_cli_json_text(&json, NULL, view->input->notes[i]);
+    }
+    weft_cli_json_end(&json);
     free(well);
     return weft_cli_json_close(&json);
 }

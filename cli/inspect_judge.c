@@ -16,16 +16,16 @@ static int64_t taken_ns(const struct inspect_part *part)
 int64_t weft_inspect_completed(const struct inspect_list *list)
 {
     int64_t first = INT64_MAX;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        const struct inspect_part *part = &list->parts[rank];
+    for (size_t at = 0; at < list->count; at++) {
+        const struct inspect_part *part = &list->parts[at];
         int64_t open = part->next;
-        for (size_t i = part->count; part->source != NULL && i > 0; i--) {
+        for (size_t i = part->count; i > 0; i--) {
             const struct weft_dump_entry *entry;
             enum inspect_state state =
                 weft_inspect_state(part, part->entries[i - 1].number, &entry);
             open = state != INSPECT_ENDED ? entry->number : open;
         }
-        first = part->source != NULL && open < first ? open : first;
+        first = open < first ? open : first;
     }
     return first == INT64_MAX ? -1 : first - 1;
 }
@@ -33,9 +33,9 @@ int64_t weft_inspect_completed(const struct inspect_list *list)
 uint32_t weft_inspect_reached(const struct inspect_list *list)
 {
     uint32_t reached = 0;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        const struct inspect_part *part = &list->parts[rank];
-        reached = part->source != NULL && part->next > reached ? part->next : reached;
+    for (size_t at = 0; at < list->count; at++) {
+        const struct inspect_part *part = &list->parts[at];
+        reached = part->next > reached ? part->next : reached;
     }
     return reached;
 }
@@ -51,8 +51,8 @@ static struct inspect_finding *add(struct inspect_verdict *verdict, enum inspect
                                  .number = number,
                                  .call = {.state = WEFT_DUMP_TORN},
                                  .other = {.state = WEFT_DUMP_TORN},
-                                 .ranks = weft_cli_alloc(list->ranks, sizeof(bool)),
-                                 .others = weft_cli_alloc(list->ranks, sizeof(bool))};
+                                 .ranks = weft_cli_alloc(list->count, sizeof(bool)),
+                                 .others = weft_cli_alloc(list->count, sizeof(bool))};
     return &verdict->findings[verdict->count++];
 }
 
@@ -60,8 +60,8 @@ static struct inspect_finding *add(struct inspect_verdict *verdict, enum inspect
 static int64_t longest_wait(const struct inspect_list *list, int64_t *since_p)
 {
     int64_t longest = 0;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        const struct inspect_part *part = &list->parts[rank];
+    for (size_t at = 0; at < list->count; at++) {
+        const struct inspect_part *part = &list->parts[at];
         for (size_t i = 0; i < part->count; i++) {
             const struct weft_dump_entry *entry = &part->entries[i];
             bool is_failed = entry->state == WEFT_DUMP_ENDED && entry->status != WEFT_OK;
@@ -84,10 +84,10 @@ static const struct weft_dump_entry *usual_call(const struct inspect_list *list,
 {
     const struct weft_dump_entry *usual = NULL;
     uint32_t most = 0;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
+    for (size_t at = 0; at < list->count; at++) {
         const struct weft_dump_entry *entry, *other;
         uint32_t same = 0;
-        weft_inspect_state(&list->parts[rank], number, &entry);
+        weft_inspect_state(&list->parts[at], number, &entry);
         if (entry == NULL || entry->signature == 0) {
             continue;
         }
@@ -95,7 +95,7 @@ static const struct weft_dump_entry *usual_call(const struct inspect_list *list,
             (!by_chain || usual->tag == entry->tag)) {
             continue;
         }
-        for (uint32_t i = 0; i < list->ranks; i++) {
+        for (size_t i = 0; i < list->count; i++) {
             weft_inspect_state(&list->parts[i], number, &other);
             same += other != NULL && other->signature == entry->signature &&
                     (!by_chain || other->tag == entry->tag);
@@ -119,14 +119,14 @@ static int by_number(const void *left, const void *right)
 static const struct weft_dump_entry **sort_entries(const struct inspect_list *list, size_t *count_p)
 {
     size_t room = 0, count = 0;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        room += list->parts[rank].count;
+    for (size_t at = 0; at < list->count; at++) {
+        room += list->parts[at].count;
     }
     const struct weft_dump_entry **sorted = weft_cli_alloc(room + 1, sizeof(void *));
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        for (size_t i = 0; i < list->parts[rank].count; i++) {
-            if (list->parts[rank].entries[i].signature != 0) {
-                sorted[count++] = &list->parts[rank].entries[i];
+    for (size_t at = 0; at < list->count; at++) {
+        for (size_t i = 0; i < list->parts[at].count; i++) {
+            if (list->parts[at].entries[i].signature != 0) {
+                sorted[count++] = &list->parts[at].entries[i];
             }
         }
     }
@@ -167,15 +167,15 @@ static void fill_mismatch(struct inspect_finding *finding, bool is_other)
     const struct weft_dump_entry *usual = usual_call(list, finding->number, !is_other), *entry;
     finding->other = *usual;
     finding->since_ns = INT64_MAX;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        weft_inspect_state(&list->parts[rank], finding->number, &entry);
+    for (size_t at = 0; at < list->count; at++) {
+        weft_inspect_state(&list->parts[at], finding->number, &entry);
         if (entry == NULL || entry->signature == 0) {
             continue;
         }
         bool is_usual =
             entry->signature == usual->signature && (is_other || entry->tag == usual->tag);
-        finding->others[rank] = is_usual;
-        finding->ranks[rank] = !is_usual;
+        finding->others[at] = is_usual;
+        finding->ranks[at] = !is_usual;
         if (!is_usual && finding->call.state == WEFT_DUMP_TORN) {
             finding->call = *entry;
         }
@@ -200,12 +200,12 @@ static void fill_missing(struct inspect_finding *finding)
 {
     const struct inspect_list *list = finding->list;
     int64_t left_ns = INT64_MAX;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        const struct inspect_part *part = &list->parts[rank];
+    for (size_t at = 0; at < list->count; at++) {
+        const struct inspect_part *part = &list->parts[at];
         const struct weft_dump_entry *entry;
         enum inspect_state state = weft_inspect_state(part, finding->number, &entry);
-        finding->ranks[rank] = state == INSPECT_ABSENT;
-        finding->others[rank] = state != INSPECT_ABSENT && state != INSPECT_UNKNOWN;
+        finding->ranks[at] = state == INSPECT_ABSENT;
+        finding->others[at] = state != INSPECT_ABSENT;
         if (entry != NULL && finding->call.state == WEFT_DUMP_TORN) {
             finding->call = *entry;
         }
@@ -220,12 +220,12 @@ static void fill_missing(struct inspect_finding *finding)
 static void fill_stuck(struct inspect_finding *finding)
 {
     const struct inspect_list *list = finding->list;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
+    for (size_t at = 0; at < list->count; at++) {
         const struct weft_dump_entry *entry;
-        enum inspect_state state = weft_inspect_state(&list->parts[rank], finding->number, &entry);
-        finding->ranks[rank] = state == INSPECT_INSIDE || state == INSPECT_FAILED;
-        finding->others[rank] = state == INSPECT_ENDED;
-        if (finding->ranks[rank] && finding->call.state == WEFT_DUMP_TORN) {
+        enum inspect_state state = weft_inspect_state(&list->parts[at], finding->number, &entry);
+        finding->ranks[at] = state == INSPECT_INSIDE || state == INSPECT_FAILED;
+        finding->others[at] = state == INSPECT_ENDED;
+        if (finding->ranks[at] && finding->call.state == WEFT_DUMP_TORN) {
             finding->call = *entry;
         }
     }
@@ -240,9 +240,9 @@ static void find_wait(const struct inspect_case *it, struct inspect_verdict *ver
     if (waited_ns == 0 || waited_ns < it->threshold_ns) {
         return;
     }
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
+    for (size_t at = 0; at < list->count; at++) {
         const struct weft_dump_entry *entry;
-        has_absent |= weft_inspect_state(&list->parts[rank], number, &entry) == INSPECT_ABSENT;
+        has_absent |= weft_inspect_state(&list->parts[at], number, &entry) == INSPECT_ABSENT;
     }
     struct inspect_finding *finding =
         add(verdict, has_absent ? INSPECT_MISSING : INSPECT_STUCK, list, number);
@@ -262,9 +262,8 @@ static bool is_told_of(const struct inspect_verdict *verdict, const struct inspe
 {
     for (size_t i = 0; i < verdict->count; i++) {
         const struct inspect_finding *finding = &verdict->findings[i];
-        for (uint32_t rank = 0; finding->kind == INSPECT_MISSING && rank < finding->list->ranks;
-             rank++) {
-            if (finding->ranks[rank] && finding->list->parts[rank].source == part->source) {
+        for (size_t at = 0; finding->kind == INSPECT_MISSING && at < finding->list->count; at++) {
+            if (finding->ranks[at] && finding->list->parts[at].source == part->source) {
                 return true;
             }
         }
@@ -276,17 +275,16 @@ static void find_messages(const struct inspect_case *it, struct inspect_verdict 
 {
     for (size_t i = 0; i < it->list_count; i++) {
         const struct inspect_list *list = &it->lists[i];
-        for (uint32_t rank = 0; rank < list->ranks && !list->is_control; rank++) {
-            const struct inspect_part *part = &list->parts[rank];
+        for (size_t at = 0; at < list->count && !list->is_control; at++) {
+            const struct inspect_part *part = &list->parts[at];
             const struct weft_dump_entry *doing = &part->doing;
-            if (part->source == NULL || doing->state != WEFT_DUMP_GOING ||
-                doing->comm != list->comm || weft_record_is_collective(doing->kind) ||
-                weft_record_is_control(doing->kind) ||
+            if (doing->state != WEFT_DUMP_GOING || doing->comm != list->comm ||
+                weft_record_is_collective(doing->kind) || weft_record_is_control(doing->kind) ||
                 taken_ns(part) - doing->began_ns < it->threshold_ns || is_told_of(verdict, part)) {
                 continue;
             }
             struct inspect_finding *finding = add(verdict, INSPECT_MESSAGE, list, 0);
-            finding->ranks[rank] = true;
+            finding->ranks[at] = true;
             finding->call = *doing;
             finding->since_ns = doing->began_ns;
             finding->waited_ns = taken_ns(part) - doing->began_ns;

@@ -7,6 +7,7 @@
 #include "inspect.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define AT_WORK_NS INT64_C(1000000000)
 
@@ -33,22 +34,57 @@ static struct weft_dump_entry *read_entries(const struct weft_dump *dump, size_t
     return entries;
 }
 
+static struct inspect_list *list_of(struct inspect_case *it, uint64_t comm, bool is_control)
+{
+    for (size_t i = 0; i < it->list_count; i++) {
+        if (it->lists[i].comm == comm && it->lists[i].is_control == is_control) {
+            return &it->lists[i];
+        }
+    }
+    return NULL;
+}
+
 static struct inspect_list *find_list(struct inspect_case *it, uint64_t comm, bool is_control,
                                       uint32_t ranks)
 {
-    for (size_t i = 0; i < it->list_count; i++) {
-        struct inspect_list *list = &it->lists[i];
-        if (list->comm == comm && list->is_control == is_control) {
-            return list->ranks == ranks ? list : NULL; /* no two recordings of one job differ */
-        }
+    struct inspect_list *list = list_of(it, comm, is_control);
+    if (list != NULL) {
+        return list->ranks == ranks ? list : NULL; /* no two recordings of one job differ */
     }
     it->lists = weft_cli_grow(it->lists, it->list_count + 1, sizeof(*it->lists));
     it->lists[it->list_count] =
-        (struct inspect_list){.comm = comm,
-                              .is_control = is_control,
-                              .ranks = ranks,
-                              .parts = weft_cli_alloc(ranks, sizeof(struct inspect_part))};
+        (struct inspect_list){.comm = comm, .is_control = is_control, .ranks = ranks};
     return &it->lists[it->list_count++];
+}
+
+/* The first part that is not of a lower rank; list->count: none. */
+static size_t find_place(const struct inspect_list *list, uint32_t rank)
+{
+    size_t low = 0, high = list->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (list->parts[middle].rank < rank) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Of two recordings that say they are of one rank the first one counts. Memory is taken for recordings that are
+ * there, not for ranks that a file speaks of. */
+static void add_part(struct inspect_list *list, uint32_t rank, const struct inspect_source *source)
+{
+    size_t place = find_place(list, rank);
+    if (place < list->count && list->parts[place].rank == rank) {
+        return;
+    }
+    list->parts = weft_cli_grow(list->parts, list->count + 1, sizeof(*list->parts));
+    memmove(&list->parts[place + 1], &list->parts[place],
+            (list->count - place) * sizeof(*list->parts));
+    list->parts[place] = (struct inspect_part){.rank = rank, .source = source};
+    list->count++;
 }
 
 /* A call may be there twice, the first time before its plan was known: the later one says more. */
@@ -66,6 +102,7 @@ static void append(struct inspect_part *part, const struct weft_dump_entry *entr
         part->entries = weft_cli_grow(part->entries, part->room, sizeof(*part->entries));
     }
     part->entries[part->count++] = *entry;
+    part->next = entry->number >= part->next ? entry->number + 1 : part->next;
 }
 
 /* As it was at that time; false: it had not begun. */
@@ -79,17 +116,6 @@ static bool cut(struct weft_dump_entry *entry, int64_t at_ns)
         entry->ended_ns = 0;
     }
     return true;
-}
-
-static struct inspect_list *list_of(struct inspect_case *it, const struct weft_dump_entry *entry)
-{
-    for (size_t i = 0; i < it->list_count; i++) {
-        if (it->lists[i].comm == entry->comm &&
-            it->lists[i].is_control == weft_record_is_control(entry->kind)) {
-            return &it->lists[i];
-        }
-    }
-    return NULL;
 }
 
 struct reading {
@@ -121,17 +147,17 @@ static bool has_kind(const struct reading *reading, uint64_t comm, bool is_contr
 static void take_comms(const struct reading *reading)
 {
     for (uint32_t slot = 0; slot < WEFT_RECORD_COMMS; slot++) {
-        uint32_t rank, ranks;
-        uint64_t id;
-        if (!weft_wire_dump_comm(&reading->source->dump, slot, &id, &rank, &ranks)) {
+        struct weft_dump_comm comm;
+        if (!weft_wire_dump_comm(&reading->source->dump, slot, &comm)) {
             continue;
         }
         for (int is_control = 0; is_control < 2; is_control++) {
-            struct inspect_list *list = is_control == 0 || has_kind(reading, id, true)
-                                            ? find_list(reading->job, id, is_control != 0, ranks)
-                                            : NULL;
-            if (list != NULL && list->parts[rank].source == NULL) {
-                list->parts[rank].source = reading->source;
+            struct inspect_list *list =
+                is_control == 0 || has_kind(reading, comm.id, true)
+                    ? find_list(reading->job, comm.id, is_control != 0, comm.ranks)
+                    : NULL;
+            if (list != NULL) {
+                add_part(list, comm.rank, reading->source);
             }
         }
     }
@@ -139,12 +165,28 @@ static void take_comms(const struct reading *reading)
 
 static struct inspect_part *part_of(struct inspect_list *list, const struct inspect_source *source)
 {
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        if (list->parts[rank].source == source) {
-            return &list->parts[rank];
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->parts[i].source == source) {
+            return &list->parts[i];
         }
     }
     return NULL;
+}
+
+/* Lines of control calls may be overwritten, or never were written: how many there were is known. */
+static void take_counts(const struct reading *reading)
+{
+    for (uint32_t slot = 0; slot < WEFT_RECORD_COMMS; slot++) {
+        struct weft_dump_comm comm;
+        if (!weft_wire_dump_comm(&reading->source->dump, slot, &comm)) {
+            continue;
+        }
+        struct inspect_list *list = list_of(reading->job, comm.id, true);
+        struct inspect_part *part = list != NULL ? part_of(list, reading->source) : NULL;
+        if (part != NULL) {
+            part->next = comm.control_calls;
+        }
+    }
 }
 
 static void take_entries(const struct reading *reading)
@@ -153,12 +195,13 @@ static void take_entries(const struct reading *reading)
     struct inspect_part *part = NULL;
     for (size_t i = 0; i < reading->count; i++) {
         struct weft_dump_entry *entry = &reading->entries[i];
-        if (!is_of_list(entry)) {
+        if (!is_of_list(entry) || entry->number == UINT32_MAX) { /* nobody made so many calls */
             continue;
         }
         if (before == NULL || before->comm != entry->comm ||
             weft_record_is_control(before->kind) != weft_record_is_control(entry->kind)) {
-            struct inspect_list *list = list_of(reading->job, entry);
+            struct inspect_list *list =
+                list_of(reading->job, entry->comm, weft_record_is_control(entry->kind));
             part = list != NULL ? part_of(list, reading->source) : NULL;
         }
         before = entry;
@@ -167,9 +210,10 @@ static void take_entries(const struct reading *reading)
         }
         if (cut(entry, reading->at_ns)) {
             append(part, entry);
-            part->next = part->entries[part->count - 1].number + 1;
-        } else if (part->count == 0 && part->next == 0) {
-            part->next = entry->number; /* it had done all before */
+        } else if (!part->is_cut) { /* it had done all before */
+            part->next =
+                part->count > 0 ? part->entries[part->count - 1].number + 1 : entry->number;
+            part->is_cut = true;
         }
     }
 }
@@ -197,13 +241,12 @@ static void share_lists(struct inspect_case *it)
 {
     for (size_t i = 0; i < it->list_count; i++) {
         for (size_t j = 0; j < it->list_count; j++) {
-            for (uint32_t rank = 0;
-                 it->lists[i].comm == it->lists[j].comm &&
-                 it->lists[i].ranks == it->lists[j].ranks && rank < it->lists[i].ranks;
-                 rank++) {
-                if (it->lists[j].parts[rank].source == NULL) {
-                    it->lists[j].parts[rank].source = it->lists[i].parts[rank].source;
-                }
+            const struct inspect_list *from = &it->lists[i];
+            struct inspect_list *to = &it->lists[j];
+            for (size_t k = 0;
+                 i != j && from->comm == to->comm && from->ranks == to->ranks && k < from->count;
+                 k++) {
+                add_part(to, from->parts[k].rank, from->parts[k].source);
             }
         }
     }
@@ -230,6 +273,7 @@ void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *
     it->threshold_ns = it->is_failed ? 0 : AT_WORK_NS;
     for (size_t i = 0; i < input->count; i++) {
         readings[i].at_ns = readings[i].source->is_live ? first_ns : INT64_MAX;
+        take_counts(&readings[i]);
         take_entries(&readings[i]);
         take_doing(&readings[i]);
         free(readings[i].entries);
@@ -240,8 +284,8 @@ void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *
 void weft_inspect_case_close(struct inspect_case *it)
 {
     for (size_t i = 0; i < it->list_count; i++) {
-        for (uint32_t rank = 0; rank < it->lists[i].ranks; rank++) {
-            free(it->lists[i].parts[rank].entries);
+        for (size_t j = 0; j < it->lists[i].count; j++) {
+            free(it->lists[i].parts[j].entries);
         }
         free(it->lists[i].parts);
     }
@@ -267,9 +311,6 @@ enum inspect_state weft_inspect_state(const struct inspect_part *part, uint32_t 
                                       const struct weft_dump_entry **entry_p)
 {
     *entry_p = NULL;
-    if (part->source == NULL) {
-        return INSPECT_UNKNOWN;
-    }
     if (number >= part->next) {
         return INSPECT_ABSENT;
     }

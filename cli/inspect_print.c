@@ -7,19 +7,18 @@
 
 /* ---- what to show ---- */
 
-bool *weft_inspect_missing(const struct inspect_input *input, uint32_t *count_p)
+uint32_t *weft_inspect_recorded(const struct inspect_input *input, size_t *count_p,
+                                uint32_t *total_p)
 {
-    uint32_t ranks = 0;
+    uint32_t *ranks = weft_cli_alloc(input->count, sizeof(*ranks));
+    *total_p = 0;
     for (size_t i = 0; i < input->count; i++) {
-        ranks = input->sources[i].dump.ranks > ranks ? input->sources[i].dump.ranks : ranks;
+        const struct weft_dump *dump = &input->sources[i].dump;
+        *total_p = dump->ranks > *total_p ? dump->ranks : *total_p;
+        ranks[i] = dump->rank;
     }
-    bool *missing = weft_cli_alloc((size_t)ranks + 1, sizeof(bool));
-    memset(missing, true, ranks);
-    for (size_t i = 0; i < input->count; i++) {
-        missing[input->sources[i].dump.rank] = false;
-    }
-    *count_p = ranks;
-    return missing;
+    *count_p = weft_inspect_sort(ranks, input->count);
+    return ranks;
 }
 
 /* Up to the finding and one beyond it; without one, the latest. */
@@ -52,7 +51,7 @@ static bool is_shown(const struct inspect_view *view, const struct inspect_list 
 struct row {
     const struct weft_dump_entry *call;
     const struct weft_dump *dump;                /* whose names of algorithms it has */
-    bool *ended, *inside, *failed, *not_entered; /* [ranks] */
+    bool *ended, *inside, *failed, *not_entered; /* [list->count] */
     int64_t first_ns, last_ns;                   /* it began, it ended */
 };
 
@@ -65,20 +64,20 @@ static bool is_row_of(const struct weft_dump_entry *entry, const struct weft_dum
 static void fill_row(const struct inspect_list *list, uint32_t number, bool is_first,
                      struct row *row)
 {
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
+    for (size_t at = 0; at < list->count; at++) {
         const struct weft_dump_entry *entry;
-        enum inspect_state state = weft_inspect_state(&list->parts[rank], number, &entry);
+        enum inspect_state state = weft_inspect_state(&list->parts[at], number, &entry);
         bool is_mine = entry != NULL ? is_row_of(entry, row->call) : is_first;
-        row->ended[rank] = is_mine && state == INSPECT_ENDED;
-        row->inside[rank] = is_mine && state == INSPECT_INSIDE;
-        row->failed[rank] = is_mine && state == INSPECT_FAILED;
-        row->not_entered[rank] = is_mine && state == INSPECT_ABSENT;
+        row->ended[at] = is_mine && state == INSPECT_ENDED;
+        row->inside[at] = is_mine && state == INSPECT_INSIDE;
+        row->failed[at] = is_mine && state == INSPECT_FAILED;
+        row->not_entered[at] = is_mine && state == INSPECT_ABSENT;
         if (entry == NULL || !is_mine) {
             continue;
         }
         int64_t until = entry->state == WEFT_DUMP_ENDED
                             ? entry->ended_ns
-                            : (int64_t)list->parts[rank].source->dump.taken.real_ns;
+                            : (int64_t)list->parts[at].source->dump.taken.real_ns;
         row->first_ns =
             row->first_ns == 0 || entry->began_ns < row->first_ns ? entry->began_ns : row->first_ns;
         row->last_ns = until > row->last_ns ? until : row->last_ns;
@@ -94,9 +93,9 @@ static struct shape measure(const struct inspect_list *list, uint32_t first, uin
 {
     struct shape shape = {0};
     for (uint32_t number = first; number < end; number++) {
-        for (uint32_t rank = 0; rank < list->ranks; rank++) {
+        for (size_t at = 0; at < list->count; at++) {
             const struct weft_dump_entry *entry;
-            enum inspect_state state = weft_inspect_state(&list->parts[rank], number, &entry);
+            enum inspect_state state = weft_inspect_state(&list->parts[at], number, &entry);
             shape.has_inside |= state == INSPECT_INSIDE;
             shape.has_failed |= state == INSPECT_FAILED;
             shape.has_absent |= state == INSPECT_ABSENT;
@@ -136,30 +135,30 @@ struct sheet {
 static void print_row(const struct sheet *sheet, uint32_t number, const struct row *row)
 {
     struct weft_cli_table *table = sheet->table;
-    uint32_t ranks = sheet->list->ranks;
+    const struct inspect_list *list = sheet->list;
     char words[INSPECT_WORDS_LEN], name[WEFT_RECORD_NAME_LEN];
     weft_cli_table_cell(table, "%u", number);
     weft_cli_table_cell(table, "%s", weft_inspect_call(row->call, false, words));
     weft_cli_table_cell(table, "%s", weft_wire_dump_name(row->dump, row->call->name, name));
-    weft_cli_table_cell(table, "%s", weft_inspect_ranks(row->ended, ranks, words));
+    weft_cli_table_cell(table, "%s", weft_inspect_chosen(list, row->ended, words));
     if (sheet->shape.has_inside) {
-        weft_cli_table_cell(table, "%s", weft_inspect_ranks(row->inside, ranks, words));
+        weft_cli_table_cell(table, "%s", weft_inspect_chosen(list, row->inside, words));
     }
     if (sheet->shape.has_failed) {
-        weft_cli_table_cell(table, "%s", weft_inspect_ranks(row->failed, ranks, words));
+        weft_cli_table_cell(table, "%s", weft_inspect_chosen(list, row->failed, words));
     }
     if (sheet->shape.has_absent) {
-        weft_cli_table_cell(table, "%s", weft_inspect_ranks(row->not_entered, ranks, words));
+        weft_cli_table_cell(table, "%s", weft_inspect_chosen(list, row->not_entered, words));
     }
     weft_cli_table_cell(table, "%s", weft_inspect_clock(row->first_ns, words));
     weft_cli_table_cell(table, "%s", weft_inspect_span(row->last_ns - row->first_ns, words));
 }
 
 /* Is it the first of its kind at this number? */
-static bool is_new_call(const struct inspect_list *list, uint32_t number, uint32_t rank,
+static bool is_new_call(const struct inspect_list *list, uint32_t number, size_t at,
                         const struct weft_dump_entry *call)
 {
-    for (uint32_t i = 0; i < rank; i++) {
+    for (size_t i = 0; i < at; i++) {
         const struct weft_dump_entry *entry;
         weft_inspect_state(&list->parts[i], number, &entry);
         if (entry != NULL && is_row_of(entry, call)) {
@@ -172,18 +171,18 @@ static bool is_new_call(const struct inspect_list *list, uint32_t number, uint32
 static void print_number(const struct sheet *sheet, uint32_t number)
 {
     const struct inspect_list *list = sheet->list;
-    bool *sets = weft_cli_alloc(4 * (size_t)list->ranks, sizeof(bool));
+    bool *sets = weft_cli_alloc(4 * list->count, sizeof(bool));
     struct row row = {.ended = sets,
-                      .inside = sets + list->ranks,
-                      .failed = sets + 2 * (size_t)list->ranks,
-                      .not_entered = sets + 3 * (size_t)list->ranks};
+                      .inside = sets + list->count,
+                      .failed = sets + 2 * list->count,
+                      .not_entered = sets + 3 * list->count};
     bool is_first = true;
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
+    for (size_t at = 0; at < list->count; at++) {
         const struct weft_dump_entry *entry;
-        weft_inspect_state(&list->parts[rank], number, &entry);
-        if (entry != NULL && is_new_call(list, number, rank, entry)) {
+        weft_inspect_state(&list->parts[at], number, &entry);
+        if (entry != NULL && is_new_call(list, number, at, entry)) {
             row.call = entry;
-            row.dump = &list->parts[rank].source->dump;
+            row.dump = &list->parts[at].source->dump;
             row.first_ns = row.last_ns = 0;
             fill_row(list, number, is_first, &row);
             print_row(sheet, number, &row);
@@ -238,15 +237,16 @@ static void print_sources(const struct inspect_view *view, FILE *out)
 {
     const struct inspect_input *input = view->input;
     char words[INSPECT_WORDS_LEN];
-    uint32_t count;
-    bool *missing = weft_inspect_missing(input, &count);
-    const char *names = weft_inspect_ranks(missing, count, words);
+    uint32_t total;
+    size_t count;
+    uint32_t *recorded = weft_inspect_recorded(input, &count, &total);
+    const char *names = weft_inspect_gaps(recorded, count, total, words);
     fprintf(out, "\n%zu recording%s", input->count, input->count == 1 ? "" : "s");
     if (names[0] != '\0') {
         fprintf(out, ", none of rank%s %s", strpbrk(names, ",-") != NULL ? "s" : "", names);
     }
     fprintf(out, ".\n");
-    free(missing);
+    free(recorded);
     for (size_t i = 0; i < input->count; i++) {
         const struct weft_dump *dump = &input->sources[i].dump;
         if (dump->reason == WEFT_RECORD_FAILED) {

@@ -64,6 +64,13 @@ static void note(struct inspect_input *input, char *text)
     input->notes[input->note_count++] = text;
 }
 
+/* The others are read all the same: it may be the ones that matter. */
+static void note_unreadable(struct inspect_input *input, char *text)
+{
+    note(input, text);
+    input->unreadable++;
+}
+
 /* ---- files ---- */
 
 static bool is_dump(const struct dirent *entry)
@@ -72,32 +79,30 @@ static bool is_dump(const struct dirent *entry)
     return len > 5 && strcmp(entry->d_name + len - 5, ".dump") == 0;
 }
 
-static bool add_folder(struct inspect_input *input, const char *path, char **why_p)
+static void add_folder(struct inspect_input *input, const char *path)
 {
     const struct dirent *entry;
     DIR *folder = opendir(path);
-    bool is_good = folder != NULL;
     unsigned found = 0;
-    while (is_good && (entry = readdir(folder)) != NULL) {
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
         if (is_dump(entry)) {
             char *file = weft_cli_format("%s/%s", path, entry->d_name);
-            is_good = weft_inspect_add_file(input, file, why_p);
+            weft_inspect_add_file(input, file);
             free(file);
             found++;
         }
     }
-    if (folder == NULL || found == 0) {
-        *why_p = folder == NULL ? weft_cli_format("%s: %s", path, strerror(errno))
-                                : weft_cli_format("%s: no file in it ends with .dump", path);
-        is_good = false;
-    }
-    if (folder != NULL) {
+    if (folder == NULL) {
+        note_unreadable(input, weft_cli_format("%s: %s", path, strerror(errno)));
+    } else {
         closedir(folder);
     }
-    return is_good;
+    if (folder != NULL && found == 0) {
+        note_unreadable(input, weft_cli_format("%s: no file in it ends with .dump", path));
+    }
 }
 
-bool weft_inspect_add_file(struct inspect_input *input, const char *path, char **why_p)
+void weft_inspect_add_file(struct inspect_input *input, const char *path)
 {
     struct weft_dump dump;
     size_t len = 0;
@@ -108,27 +113,18 @@ bool weft_inspect_add_file(struct inspect_input *input, const char *path, char *
         close(fd);
     }
     if (bytes == NULL && error == EISDIR) {
-        return add_folder(input, path, why_p);
-    }
-    if (bytes == NULL) {
-        *why_p = weft_cli_format("%s: %s", path, strerror(error));
-        return false;
-    }
-    if (weft_wire_dump_open(bytes, len, NULL, &dump) != WEFT_OK) {
-        *why_p = weft_cli_format("%s: %s", path, weft_error_text());
+        add_folder(input, path);
+    } else if (bytes == NULL) {
+        note_unreadable(input, weft_cli_format("%s: %s", path, strerror(error)));
+    } else if (weft_wire_dump_open(bytes, len, NULL, &dump) != WEFT_OK) {
+        note_unreadable(input, weft_cli_format("%s: %s", path, weft_error_text()));
         free(bytes);
-        return false;
+    } else {
+        add(input, weft_cli_format("%s", path), bytes, &dump);
     }
-    add(input, weft_cli_format("%s", path), bytes, &dump);
-    return true;
 }
 
 /* ---- processes ---- */
-
-static struct weft_dump_time now(void)
-{
-    return (struct weft_dump_time){weft_clock_ticks(), weft_clock_ns(), weft_clock_real_ns()};
-}
 
 static bool is_stopped(int64_t pid)
 {
@@ -138,69 +134,82 @@ static bool is_stopped(int64_t pid)
     return behind != NULL && behind[1] == ' ' && (behind[2] == 'T' || behind[2] == 't');
 }
 
-static bool add_memory(struct inspect_input *input, int64_t pid, const char *link, char **why_p)
+static void add_memory(struct inspect_input *input, int64_t pid, const char *link)
 {
     int64_t seen_ns = (int64_t)weft_clock_real_ns();
     struct weft_dump dump;
     size_t len = 0;
     int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     uint8_t *bytes = fd >= 0 ? read_all(fd, &len) : NULL;
-    struct weft_dump_time read_at = now();
+    struct weft_recorder_time read_at = weft_recorder_now();
     int error = errno;
     if (fd >= 0) {
         close(fd);
     }
     if (bytes == NULL) {
-        *why_p = weft_cli_format("pid %lld: its flight recorder cannot be read: %s", (long long)pid,
-                                 strerror(error));
-        return false;
+        note_unreadable(input, weft_cli_format("pid %lld: its flight recorder cannot be read: %s",
+                                               (long long)pid, strerror(error)));
+        return;
     }
     if (weft_wire_dump_open(bytes, len, &read_at, &dump) != WEFT_OK) {
-        *why_p =
-            weft_cli_format("pid %lld: its flight recorder: %s", (long long)pid, weft_error_text());
+        note_unreadable(input, weft_cli_format("pid %lld: its flight recorder: %s", (long long)pid,
+                                               weft_error_text()));
         free(bytes);
-        return false;
+        return;
     }
     struct inspect_source *source =
         add(input, weft_cli_format("pid %lld", (long long)pid), bytes, &dump);
     source->is_live = true;
     source->is_stopped = is_stopped(pid);
     source->seen_ns = seen_ns;
-    return true;
 }
 
-static bool add_children(struct inspect_input *input, int64_t pid, int depth, char **why_p);
+static bool add_children(struct inspect_input *input, int64_t pid, int depth);
 
-/* *why_p is set when it returns false for another reason than that there is none. */
-static bool add_process(struct inspect_input *input, int64_t pid, int depth, char **why_p)
+/* true: it has recorders, readable or not. */
+static bool add_fds(struct inspect_input *input, int64_t pid, const char *path, DIR *folder)
 {
-    char path[64], link[sizeof(path) + 256], target[256];
-    size_t before = input->count;
+    char link[64 + 256], target[256];
     const struct dirent *entry;
-    snprintf(path, sizeof(path), "/proc/%lld/fd", (long long)pid);
-    DIR *folder = opendir(path);
-    if (folder == NULL) {
-        *why_p = weft_cli_format("pid %lld: %s", (long long)pid,
-                                 errno == ENOENT   ? "there is no such process"
-                                 : errno == EACCES ? "it belongs to somebody else; be its user, or "
-                                                     "root"
-                                                   : strerror(errno));
-        return false;
-    }
-    while (*why_p == NULL && (entry = readdir(folder)) != NULL) {
+    bool is_found = false;
+    while ((entry = readdir(folder)) != NULL) {
         snprintf(link, sizeof(link), "%s/%s", path, entry->d_name);
         ssize_t len = readlink(link, target, sizeof(target) - 1);
         target[len > 0 ? len : 0] = '\0';
         if (strncmp(target, LINK, strlen(LINK)) == 0) {
-            add_memory(input, pid, link, why_p);
+            add_memory(input, pid, link);
+            is_found = true;
         }
     }
+    return is_found;
+}
+
+static const char *say_why(int error)
+{
+    return error == ENOENT   ? "there is no such process"
+           : error == EACCES ? "it belongs to somebody else; be its user, or root"
+                             : strerror(error);
+}
+
+/* false: neither it nor who it started has any; of one that was asked for it is said why. */
+static bool add_process(struct inspect_input *input, int64_t pid, int depth)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%lld/fd", (long long)pid);
+    DIR *folder = opendir(path);
+    if (folder == NULL) { /* a child may have ended meanwhile, or be nobody's business */
+        if (depth == 0) {
+            note_unreadable(input, weft_cli_format("pid %lld: %s", (long long)pid, say_why(errno)));
+        }
+        return depth == 0;
+    }
+    bool is_found = add_fds(input, pid, path, folder);
     closedir(folder);
-    return *why_p == NULL && (input->count > before || add_children(input, pid, depth, why_p));
+    return is_found || add_children(input, pid, depth);
 }
 
 /* Whoever started the ranks has none itself. */
-static bool add_children(struct inspect_input *input, int64_t pid, int depth, char **why_p)
+static bool add_children(struct inspect_input *input, int64_t pid, int depth)
 {
     char path[64], text[16384];
     bool is_found = false;
@@ -210,23 +219,20 @@ static bool add_children(struct inspect_input *input, int64_t pid, int depth, ch
         return false;
     }
     for (long child = strtol(next, &next, 10); child > 0; child = strtol(next, &next, 10)) {
-        char *why = NULL;
-        is_found |= add_process(input, child, depth + 1, &why);
-        free(why); /* it may have ended meanwhile, or be nobody's business */
+        is_found |= add_process(input, child, depth + 1);
     }
-    (void)why_p;
     return is_found;
 }
 
-bool weft_inspect_add_pid(struct inspect_input *input, int64_t pid, char **why_p)
+void weft_inspect_add_pid(struct inspect_input *input, int64_t pid)
 {
-    *why_p = NULL;
-    if (!add_process(input, pid, 0, why_p) && *why_p == NULL) {
-        note(input, weft_cli_format("pid %lld: it has no flight recorder: it is not a rank, or has "
-                                    "made no call yet, or WEFT_RECORDER is 0",
-                                    (long long)pid));
+    if (!add_process(input, pid, 0)) {
+        note(input, weft_cli_format(
+                        "pid %lld: it has no flight recorder: it is not a rank, or has made no "
+                        "call yet but a few short ones of the control plane, or WEFT_RECORDER "
+                        "is 0",
+                        (long long)pid));
     }
-    return *why_p == NULL;
 }
 
 /* ---- all of them ---- */

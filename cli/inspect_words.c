@@ -11,47 +11,110 @@
 
 /* ---- parts of sentences ---- */
 
-const char *weft_inspect_ranks(const bool *ranks, uint32_t count, char text[INSPECT_WORDS_LEN])
+/* false: there is no more room, and the text says so. */
+static bool add_run(char text[INSPECT_WORDS_LEN], size_t *used, uint32_t first, uint32_t last)
+{
+    size_t room = INSPECT_WORDS_LEN - *used;
+    if (room < 32) { /* for two numbers and this */
+        snprintf(text + *used, room, ",...");
+        return false;
+    }
+    *used += (size_t)snprintf(text + *used, room, first == last ? "%s%u" : "%s%u-%u",
+                              *used > 0 ? "," : "", first, last);
+    return true;
+}
+
+const char *weft_inspect_ranks(const uint32_t *ranks, size_t count, char text[INSPECT_WORDS_LEN])
 {
     size_t used = 0;
+    bool has_room = true;
     text[0] = '\0';
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t first = i;
-        if (!ranks[i]) {
-            continue;
-        }
-        while (i + 1 < count && ranks[i + 1]) {
+    for (size_t i = 0; i < count && has_room; i++) {
+        uint32_t first = ranks[i];
+        while (i + 1 < count && ranks[i + 1] == ranks[i] + 1) {
             i++;
         }
-        if (used > INSPECT_WORDS_LEN - 32) { /* room for two numbers and this */
-            snprintf(text + used, INSPECT_WORDS_LEN - used, ",...");
-            return text;
-        }
-        used += (size_t)snprintf(text + used, INSPECT_WORDS_LEN - used,
-                                 first == i ? "%s%u" : "%s%u-%u", used > 0 ? "," : "", first, i);
+        has_room = add_run(text, &used, first, ranks[i]);
     }
     return text;
 }
 
-static uint32_t count_of(const bool *ranks, uint32_t count)
+const char *weft_inspect_gaps(const uint32_t *ranks, size_t count, uint32_t total,
+                              char text[INSPECT_WORDS_LEN])
 {
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        sum += ranks[i];
+    size_t used = 0;
+    uint32_t next = 0; /* the lowest of whom nothing was said */
+    bool has_room = true;
+    text[0] = '\0';
+    for (size_t i = 0; i <= count && has_room; i++) {
+        uint32_t end = i < count ? ranks[i] : total;
+        if (end > next) {
+            has_room = add_run(text, &used, next, end - 1);
+        }
+        next = end + 1;
+    }
+    return text;
+}
+
+static int by_rank(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+size_t weft_inspect_sort(uint32_t *ranks, size_t count)
+{
+    size_t kept = 0;
+    qsort(ranks, count, sizeof(*ranks), by_rank);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || ranks[kept - 1] != ranks[i]) {
+            ranks[kept++] = ranks[i];
+        }
+    }
+    return kept;
+}
+
+uint32_t *weft_inspect_pick(const struct inspect_list *list, const bool *chosen, size_t *count_p)
+{
+    uint32_t *ranks = weft_cli_alloc(list->count, sizeof(*ranks));
+    *count_p = 0;
+    for (size_t at = 0; at < list->count; at++) {
+        if (chosen == NULL || chosen[at]) {
+            ranks[(*count_p)++] = list->parts[at].rank;
+        }
+    }
+    return ranks;
+}
+
+const char *weft_inspect_chosen(const struct inspect_list *list, const bool *chosen,
+                                char text[INSPECT_WORDS_LEN])
+{
+    size_t count;
+    uint32_t *ranks = weft_inspect_pick(list, chosen, &count);
+    weft_inspect_ranks(ranks, count, text);
+    free(ranks);
+    return text;
+}
+
+static size_t count_of(const struct inspect_list *list, const bool *chosen)
+{
+    size_t sum = 0;
+    for (size_t at = 0; at < list->count; at++) {
+        sum += chosen[at];
     }
     return sum;
 }
 
 /* "rank 2", "ranks 0-1,3", "all 4 ranks" */
-static char *name_ranks(const bool *ranks, uint32_t count)
+static char *name_ranks(const struct inspect_list *list, const bool *chosen)
 {
     char text[INSPECT_WORDS_LEN];
-    uint32_t named = count_of(ranks, count);
-    if (named == count && count > 1) {
-        return weft_cli_format("all %u ranks", count);
+    size_t named = count_of(list, chosen);
+    if (named == list->ranks && named > 1) {
+        return weft_cli_format("all %zu ranks", named);
     }
     return weft_cli_format("rank%s %s", named == 1 ? "" : "s",
-                           weft_inspect_ranks(ranks, count, text));
+                           weft_inspect_chosen(list, chosen, text));
 }
 
 static void name_message(const struct weft_dump_entry *entry, char *text, size_t room)
@@ -68,10 +131,13 @@ static void name_message(const struct weft_dump_entry *entry, char *text, size_t
     if (is_tagged && entry->tag != WEFT_RECORD_ANY) {
         snprintf(tag, sizeof(tag), ", tag %u", entry->tag);
     }
-    if (entry->kind == WEFT_RECORD_WAIT_SIGNAL || entry->kind == WEFT_RECORD_SHRINK) {
+    if (entry->kind == WEFT_RECORD_WAIT_SIGNAL || entry->kind == WEFT_RECORD_SHRINK ||
+        entry->kind == WEFT_RECORD_CLOSE || entry->kind == WEFT_RECORD_DUMP) {
         snprintf(text, room, "%s", weft_record_kind_name(entry->kind));
-    } else if (entry->kind == WEFT_RECORD_QUIET) {
-        snprintf(text, room, "quiet (%s)", peer);
+    } else if (entry->kind == WEFT_RECORD_QUIET || entry->kind == WEFT_RECORD_FENCE) {
+        snprintf(text, room, "%s (%s)", weft_record_kind_name(entry->kind), peer);
+    } else if (entry->kind == WEFT_RECORD_PROBE) {
+        snprintf(text, room, "probe (from %s%s)", peer, tag);
     } else {
         snprintf(text, room, "%s (%llu bytes %s %s%s)", weft_record_kind_name(entry->kind),
                  (unsigned long long)entry->count, is_from ? "from" : "to", peer, tag);
@@ -163,7 +229,7 @@ static void say(char **text, char *more)
 
 static bool is_only(const struct inspect_finding *finding, const bool *ranks)
 {
-    return count_of(ranks, finding->list->ranks) == 1;
+    return count_of(finding->list, ranks) == 1;
 }
 
 /* What those who have not come do instead. */
@@ -172,23 +238,22 @@ static void say_doing(char **text, const struct inspect_finding *finding)
     const struct inspect_list *list = finding->list;
     char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN];
     uint32_t said = 0;
-    for (uint32_t rank = 0; rank < list->ranks && said < SAID_MAX; rank++) {
-        const struct inspect_part *part = &list->parts[rank];
+    for (size_t at = 0; at < list->count && said < SAID_MAX; at++) {
+        const struct inspect_part *part = &list->parts[at];
         const struct weft_dump_entry *doing = &part->doing;
-        if (finding->kind != INSPECT_MISSING || part->source == NULL || !finding->ranks[rank] ||
-            part->source->is_stopped) {
+        if (finding->kind != INSPECT_MISSING || !finding->ranks[at] || part->source->is_stopped) {
             continue;
         }
         said++;
         if (doing->state == WEFT_DUMP_GOING) {
-            say(text,
-                weft_cli_format(
-                    " Rank %u has been in %s%s for %s.", rank, weft_inspect_call(doing, true, call),
-                    doing->comm != list->comm ? " of another communicator" : "",
-                    weft_inspect_span((int64_t)part->source->dump.taken.real_ns - doing->began_ns,
-                                      span)));
+            say(text, weft_cli_format(" Rank %u has been in %s%s for %s.", part->rank,
+                                      weft_inspect_call(doing, true, call),
+                                      doing->comm != list->comm ? " of another communicator" : "",
+                                      weft_inspect_span((int64_t)part->source->dump.taken.real_ns -
+                                                            doing->began_ns,
+                                                        span)));
         } else {
-            say(text, weft_cli_format(" Rank %u is in no call of Weft.", rank));
+            say(text, weft_cli_format(" Rank %u is in no call of Weft.", part->rank));
         }
     }
 }
@@ -196,40 +261,52 @@ static void say_doing(char **text, const struct inspect_finding *finding)
 static void say_stopped(char **text, const struct inspect_list *list)
 {
     uint32_t said = 0;
-    for (uint32_t rank = 0; rank < list->ranks && said < SAID_MAX; rank++) {
-        const struct inspect_source *source = list->parts[rank].source;
-        if (source != NULL && source->is_stopped) {
-            say(text, weft_cli_format(" Rank %u (pid %u) is stopped.", rank, source->dump.pid));
+    for (size_t at = 0; at < list->count && said < SAID_MAX; at++) {
+        const struct inspect_part *part = &list->parts[at];
+        if (part->source->is_stopped) {
+            say(text, weft_cli_format(" Rank %u (pid %u) is stopped.", part->rank,
+                                      part->source->dump.pid));
             said++;
         }
     }
 }
 
-/* Of those who wait inside: for whom, if they say so and none of them does. */
-static void say_waits_for(char **text, const struct inspect_finding *finding)
+/* Whom those inside say that they wait for, ascending; [*count_p], owned by the caller. */
+static uint32_t *find_waited_for(const struct inspect_finding *finding, size_t *count_p)
 {
     const struct inspect_list *list = finding->list;
-    bool *waited_for = weft_cli_alloc(list->ranks, sizeof(bool));
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
+    uint32_t *ranks = weft_cli_alloc(list->count, sizeof(*ranks));
+    size_t said = 0;
+    for (size_t at = 0; at < list->count; at++) {
         const struct weft_dump_entry *entry;
-        weft_inspect_state(&list->parts[rank], finding->number, &entry);
-        if (entry != NULL && finding->ranks[rank] && entry->waits_for < list->ranks) {
-            waited_for[entry->waits_for] = true;
+        weft_inspect_state(&list->parts[at], finding->number, &entry);
+        if (entry != NULL && finding->ranks[at] && entry->waits_for < list->ranks) {
+            ranks[said++] = entry->waits_for;
         }
     }
-    if (count_of(waited_for, list->ranks) > 0) {
-        char *names = name_ranks(waited_for, list->ranks);
-        say(text, weft_cli_format(" They wait for %s.", names));
-        free(names);
+    *count_p = weft_inspect_sort(ranks, said);
+    return ranks;
+}
+
+static void say_waits_for(char **text, const struct inspect_finding *finding)
+{
+    char words[INSPECT_WORDS_LEN];
+    size_t count;
+    uint32_t *ranks = find_waited_for(finding, &count);
+    if (count > 1 && count == finding->list->ranks) {
+        say(text, weft_cli_format(" They wait for all %zu ranks.", count));
+    } else if (count > 0) {
+        say(text, weft_cli_format(" They wait for rank%s %s.", count == 1 ? "" : "s",
+                                  weft_inspect_ranks(ranks, count, words)));
     }
-    free(waited_for);
+    free(ranks);
 }
 
 static char *missing_sentence(const struct inspect_finding *finding)
 {
     char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    uint32_t ranks = finding->list->ranks;
-    char *absent = name_ranks(finding->ranks, ranks), *others = name_ranks(finding->others, ranks);
+    const struct inspect_list *list = finding->list;
+    char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
     char *text = weft_cli_format(
         "%c%s %s not entered %s since %s; %s %s waited for %s.", absent[0] - 'a' + 'A', absent + 1,
         is_only(finding, finding->ranks) ? "has" : "have",
@@ -244,8 +321,8 @@ static char *missing_sentence(const struct inspect_finding *finding)
 static char *mismatch_sentence(const struct inspect_finding *finding)
 {
     char odd[INSPECT_WORDS_LEN], usual[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    uint32_t ranks = finding->list->ranks;
-    char *absent = name_ranks(finding->ranks, ranks), *others = name_ranks(finding->others, ranks);
+    const struct inspect_list *list = finding->list;
+    char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
     char *text;
     weft_inspect_call(&finding->call, true, odd);
     weft_inspect_call(&finding->other, true, usual);
@@ -270,9 +347,9 @@ static char *mismatch_sentence(const struct inspect_finding *finding)
 static char *stuck_sentence(const struct inspect_finding *finding)
 {
     char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    uint32_t ranks = finding->list->ranks;
-    char *inside = name_ranks(finding->ranks, ranks), *others = name_ranks(finding->others, ranks);
-    bool has_others = count_of(finding->others, ranks) > 0;
+    const struct inspect_list *list = finding->list;
+    char *inside = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
+    bool has_others = count_of(list, finding->others) > 0;
     char *text = weft_cli_format(
         "%c%s %s been inside %s for %s, since %s%s%s%s.", inside[0] - 'a' + 'A', inside + 1,
         is_only(finding, finding->ranks) ? "has" : "have",
@@ -290,7 +367,7 @@ static char *stuck_sentence(const struct inspect_finding *finding)
 static char *message_sentence(const struct inspect_finding *finding)
 {
     char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    char *rank = name_ranks(finding->ranks, finding->list->ranks);
+    char *rank = name_ranks(finding->list, finding->ranks);
     char *text = weft_cli_format("%c%s has been in %s for %s, since %s.", rank[0] - 'a' + 'A',
                                  rank + 1, weft_inspect_call(&finding->call, false, call),
                                  weft_inspect_span(finding->waited_ns, span),
@@ -301,16 +378,15 @@ static char *message_sentence(const struct inspect_finding *finding)
 
 static void say_unknown(char **text, const struct inspect_list *list)
 {
-    bool *unknown = weft_cli_alloc(list->ranks, sizeof(bool));
-    for (uint32_t rank = 0; rank < list->ranks; rank++) {
-        unknown[rank] = list->parts[rank].source == NULL;
+    char words[INSPECT_WORDS_LEN];
+    size_t count;
+    uint32_t *ranks = weft_inspect_pick(list, NULL, &count);
+    if (count < list->ranks) {
+        say(text, weft_cli_format(" There is no recording of rank%s %s.",
+                                  list->ranks - count == 1 ? "" : "s",
+                                  weft_inspect_gaps(ranks, count, list->ranks, words)));
     }
-    if (count_of(unknown, list->ranks) > 0) {
-        char *names = name_ranks(unknown, list->ranks);
-        say(text, weft_cli_format(" There is no recording of %s.", names));
-        free(names);
-    }
-    free(unknown);
+    free(ranks);
 }
 
 static void say_completed(char **text, const struct inspect_list *list)

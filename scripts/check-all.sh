@@ -28,22 +28,32 @@ preset()
         ctest --preset "$1" -j "$jobs"
 }
 
-# The unit tests' own processes; what they start (shells, the command) is not ours to check.
+# An error of memory is in this log of valgrind's; leaks are not asked for.
+has_memory_error()
+{
+    grep -qE '^==[0-9]+== +(Invalid|Conditional jump or move|Use of uninitialised|Syscall param|Mismatched free|Source and destination overlap|Process terminating)' "$1"
+}
+
+# The unit tests' own processes; what they start (shells, the command) is not ours to check. Some tests promise times
+# that valgrind is too slow for, or count what it holds: one that fails for itself leaves what it would have freed, so of
+# those only errors of memory count. (Debian 12's valgrind does not know pidfd_open and says so; the library and the
+# tests do without it there.)
 valgrind_units()
 {
     failed=0
     for test in build/dev/tests/unit.*; do
-        if ! valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite \
+        if valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite \
             "$test" >build/valgrind.log 2>&1; then
-            # Debian 12's valgrind does not know pidfd_open, which the tests' own process handling needs.
-            if grep -q "unhandled amd64-linux syscall: 434" build/valgrind.log; then
-                echo "valgrind: $test skipped, this valgrind knows no pidfd_open"
-                continue
-            fi
-            echo "valgrind: $test"
-            tail -40 build/valgrind.log
-            failed=1
+            continue
         fi
+        if grep -q '^\[  FAILED  \]' build/valgrind.log && ! has_memory_error build/valgrind.log; then
+            echo "valgrind: $test: no errors of memory, but it does not pass there"
+            grep '^\[  FAILED  \]' build/valgrind.log | sort -u
+            continue
+        fi
+        echo "valgrind: $test"
+        grep -v "unhandled amd64-linux syscall: 434" build/valgrind.log | tail -40
+        failed=1
     done
     return $failed
 }

@@ -185,13 +185,13 @@ weft_status_t weft_comm_error_fd(weft_comm_t comm, int *fd_p);
 
 /* Ends the communicator on all ranks: every call on it, also one that waits, returns ERR_ABORTED
  * with this reason (may be NULL). Any thread. Returns when the coordinator has told everybody, or after a
- * fifth of a second. */
+ * fifth of a second; with WEFT_DUMP after another fifth at the latest. */
 weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 
 /* Writes this rank's flight recorder, its latest operations on all communicators of the job (WEFT_RECORDER
  * says how many), to a file, for `weft inspect`. path: the file, which is replaced; or a directory, in which
  * it is called weft-JOB-rank-N.dump; NULL: the directory of WEFT_DUMP. (With WEFT_DUMP every rank does so by
- * itself when a communicator fails.) Local; blocks as long as writing takes. Any thread. ERR_INVALID
+ * itself when a communicator fails; calls that fail wait for it, for a fifth of a second at most.) Local; blocks as long as writing takes. Any thread. ERR_INVALID
  * (no path), ERR_UNSUPPORTED (WEFT_RECORDER is 0), ERR_SYSTEM, ERR_MEMORY. */
 weft_status_t weft_dump(weft_comm_t comm, const char *path);
 

@@ -25,6 +25,12 @@ weft_status_t weft_api_check_comm(weft_comm_t comm, const char *call)
     return WEFT_OK;
 }
 
+weft_status_t weft_api_failed(struct weft_job *job, weft_status_t status)
+{
+    weft_comm_dump_await(job);
+    return status;
+}
+
 /* The calls of one communicator come from one thread at a time. */
 static weft_status_t enter(weft_comm_t comm, const char *call)
 {
@@ -51,6 +57,7 @@ static weft_status_t enter_call(weft_comm_t comm, const char *call, enum weft_re
 static weft_status_t leave(weft_comm_t comm, weft_status_t status)
 {
     weft_comm_record_control_end(comm, status);
+    status = weft_api_settle(comm, status);
     atomic_store(&comm->is_in_call, false);
     return status;
 }
@@ -210,7 +217,8 @@ weft_status_t weft_comm_shrink(weft_comm_t comm, weft_comm_t *comm_p)
 weft_status_t weft_comm_duplicate(weft_comm_t comm, weft_comm_t *comm_p)
 {
     weft_status_t status = weft_api_check_pointer(comm_p, __func__, "comm_p");
-    status = status == WEFT_OK ? enter(comm, __func__) : status;
+    status =
+        status == WEFT_OK ? enter_call(comm, __func__, WEFT_RECORD_DUPLICATE, 0, 0, 0) : status;
     return status == WEFT_OK ? leave(comm, weft_comm_copy(comm, comm_p)) : status;
 }
 
@@ -247,7 +255,11 @@ weft_status_t weft_comm_error_fd(weft_comm_t comm, int *fd_p)
 weft_status_t weft_abort(weft_comm_t comm, const char *reason)
 {
     weft_status_t status = weft_api_check_comm(comm, __func__);
-    return status == WEFT_OK ? weft_control_channel_abort(comm->channel, reason) : status;
+    if (status == WEFT_OK) {
+        status = weft_control_channel_abort(comm->channel, reason);
+        weft_comm_dump_await(comm->job); /* after it programs end */
+    }
+    return status;
 }
 
 weft_status_t weft_dump(weft_comm_t comm, const char *path)

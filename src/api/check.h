@@ -20,6 +20,13 @@ static inline bool weft_api_is_usable(weft_comm_t comm)
            comm->generation == atomic_load_explicit(&weft_process_number, memory_order_relaxed);
 }
 
+/* What a call that may have waited returns: when its communicator has failed, that is in a file first. */
+weft_status_t weft_api_failed(struct weft_job *job, weft_status_t status);
+static inline weft_status_t weft_api_settle(weft_comm_t comm, weft_status_t status)
+{
+    return status == WEFT_OK ? WEFT_OK : weft_api_failed(comm->job, status);
+}
+
 /* ---- check_call.c: of a collective ---- */
 static inline bool weft_api_is_rooted(weft_coll_t coll)
 {

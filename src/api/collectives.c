@@ -293,7 +293,7 @@ weft_status_t weft_op_wait(weft_op_t op, uint32_t timeout_ms)
     weft_status_t status = check_tied(op, __func__);
     status = status == WEFT_OK ? weft_api_check_comm(op->tie.comm, __func__) : status;
     if (status == WEFT_OK && op->tie.request != NULL) {
-        return weft_p2p_wait(&op->tie.request, timeout_ms);
+        return weft_api_settle(op->tie.comm, weft_p2p_wait(&op->tie.request, timeout_ms));
     }
     if (status == WEFT_OK && op->started != WEFT_OK) {
         return weft_fail(op->started, "weft_op_wait: it did not start: %s",

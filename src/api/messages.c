@@ -51,9 +51,10 @@ weft_status_t weft_send(weft_comm_t comm, const void *data, size_t len, int to, 
     status = weft_api_check_rank(comm, to, __func__);
     status = status == WEFT_OK ? check_tag(tag, false, __func__) : status;
     status = status == WEFT_OK ? check_buffer(data, len, __func__) : status;
-    return status == WEFT_OK
-               ? weft_p2p_send(messages, data, len, (uint32_t)to, (uint32_t)tag, request_p)
-               : status;
+    if (status == WEFT_OK) {
+        status = weft_p2p_send(messages, data, len, (uint32_t)to, (uint32_t)tag, request_p);
+    }
+    return weft_api_settle(comm, status);
 }
 
 static weft_status_t check_source(weft_comm_t comm, int from, int tag, const char *call)
@@ -74,9 +75,10 @@ weft_status_t weft_recv(weft_comm_t comm, void *data, size_t room, int from, int
     }
     status = check_source(comm, from, tag, __func__);
     status = status == WEFT_OK ? check_buffer(data, room, __func__) : status;
-    return status == WEFT_OK
-               ? weft_p2p_recv(messages, &slice, or_any(from), or_any(tag), message_p, request_p)
-               : status;
+    if (status == WEFT_OK) {
+        status = weft_p2p_recv(messages, &slice, or_any(from), or_any(tag), message_p, request_p);
+    }
+    return weft_api_settle(comm, status);
 }
 
 weft_status_t weft_probe(weft_comm_t comm, int from, int tag, uint32_t timeout_ms,
@@ -89,9 +91,10 @@ weft_status_t weft_probe(weft_comm_t comm, int from, int tag, uint32_t timeout_m
     }
     status = check_source(comm, from, tag, __func__);
     status = status == WEFT_OK ? weft_api_check_pointer(message_p, __func__, "message_p") : status;
-    return status == WEFT_OK
-               ? weft_p2p_probe(messages, or_any(from), or_any(tag), timeout_ms, message_p)
-               : status;
+    if (status == WEFT_OK) {
+        status = weft_p2p_probe(messages, or_any(from), or_any(tag), timeout_ms, message_p);
+    }
+    return weft_api_settle(comm, status);
 }
 
 /* ---- requests ---- */
@@ -130,7 +133,12 @@ weft_status_t weft_test(weft_request_t *request, int *is_done_p)
 weft_status_t weft_wait(weft_request_t *request, uint32_t timeout_ms)
 {
     weft_status_t status = check_request(request, __func__);
-    return status == WEFT_OK && *request != NULL ? weft_p2p_wait(request, timeout_ms) : status;
+    if (status != WEFT_OK || *request == NULL) {
+        return status;
+    }
+    struct weft_job *job = weft_p2p_request_context(*request);
+    status = weft_p2p_wait(request, timeout_ms);
+    return status == WEFT_OK ? WEFT_OK : weft_api_failed(job, status);
 }
 
 static weft_status_t check_requests(weft_request_t *requests, int count, const char *call)
@@ -145,17 +153,32 @@ static weft_status_t check_requests(weft_request_t *requests, int count, const c
     return status;
 }
 
+/* Of the first of them; NULL: there is none. (That they are of several jobs is rare.) */
+static struct weft_job *job_of(weft_request_t *requests, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (requests[i] != NULL) {
+            return weft_p2p_request_context(requests[i]);
+        }
+    }
+    return NULL;
+}
+
 weft_status_t weft_wait_any(weft_request_t *requests, int count, uint32_t timeout_ms, int *index_p)
 {
     weft_status_t status = check_requests(requests, count, __func__);
     status = status == WEFT_OK ? weft_api_check_pointer(index_p, __func__, "index_p") : status;
-    return status == WEFT_OK ? weft_p2p_wait_any(requests, count, timeout_ms, index_p) : status;
+    struct weft_job *job = status == WEFT_OK ? job_of(requests, count) : NULL;
+    status = status == WEFT_OK ? weft_p2p_wait_any(requests, count, timeout_ms, index_p) : status;
+    return status == WEFT_OK || job == NULL ? status : weft_api_failed(job, status);
 }
 
 weft_status_t weft_wait_all(weft_request_t *requests, int count, uint32_t timeout_ms)
 {
     weft_status_t status = check_requests(requests, count, __func__);
-    return status == WEFT_OK ? weft_p2p_wait_all(requests, count, timeout_ms) : status;
+    struct weft_job *job = status == WEFT_OK ? job_of(requests, count) : NULL;
+    status = status == WEFT_OK ? weft_p2p_wait_all(requests, count, timeout_ms) : status;
+    return status == WEFT_OK || job == NULL ? status : weft_api_failed(job, status);
 }
 
 weft_status_t weft_cancel(weft_request_t *request)
@@ -191,7 +214,7 @@ weft_status_t weft_group_end(weft_comm_t comm)
 {
     weft_status_t status;
     struct weft_p2p_comm *messages = enter(comm, __func__, &status);
-    return messages != NULL ? weft_p2p_group_end(messages) : status;
+    return messages != NULL ? weft_api_settle(comm, weft_p2p_group_end(messages)) : status;
 }
 
 /* ---- one-sided ---- */
@@ -248,7 +271,8 @@ weft_status_t weft_put(weft_comm_t comm, const weft_mem_t *mem, size_t offset, c
     }
     status = weft_api_check_pointer(mem, __func__, "mem");
     status = status == WEFT_OK ? check_buffer(data, len, __func__) : status;
-    return status == WEFT_OK ? weft_p2p_put(messages, &target, data, len, NULL, 0) : status;
+    status = status == WEFT_OK ? weft_p2p_put(messages, &target, data, len, NULL, 0) : status;
+    return weft_api_settle(comm, status);
 }
 
 weft_status_t weft_get(weft_comm_t comm, const weft_mem_t *mem, size_t offset, void *data,
@@ -262,7 +286,8 @@ weft_status_t weft_get(weft_comm_t comm, const weft_mem_t *mem, size_t offset, v
     }
     status = weft_api_check_pointer(mem, __func__, "mem");
     status = status == WEFT_OK ? check_buffer(data, len, __func__) : status;
-    return status == WEFT_OK ? weft_p2p_get(messages, &target, data, len) : status;
+    status = status == WEFT_OK ? weft_p2p_get(messages, &target, data, len) : status;
+    return weft_api_settle(comm, status);
 }
 
 weft_status_t weft_put_signal(weft_comm_t comm, const weft_mem_t *mem, size_t offset,
@@ -280,7 +305,8 @@ weft_status_t weft_put_signal(weft_comm_t comm, const weft_mem_t *mem, size_t of
     status =
         status == WEFT_OK ? weft_api_check_pointer(signal_mem, __func__, "signal_mem") : status;
     status = status == WEFT_OK ? check_buffer(data, len, __func__) : status;
-    return status == WEFT_OK ? weft_p2p_put(messages, &target, data, len, &signal, add) : status;
+    status = status == WEFT_OK ? weft_p2p_put(messages, &target, data, len, &signal, add) : status;
+    return weft_api_settle(comm, status);
 }
 
 weft_status_t weft_wait_signal(weft_comm_t comm, const uint64_t *signal, uint64_t value,
@@ -295,19 +321,20 @@ weft_status_t weft_wait_signal(weft_comm_t comm, const uint64_t *signal, uint64_
     if (status == WEFT_OK && (uintptr_t)signal % sizeof(*signal) != 0) {
         return weft_fail(WEFT_ERR_INVALID, "weft_wait_signal: the word is not 8-aligned");
     }
-    return status == WEFT_OK ? weft_p2p_wait_signal(messages, signal, value, timeout_ms) : status;
+    status = status == WEFT_OK ? weft_p2p_wait_signal(messages, signal, value, timeout_ms) : status;
+    return weft_api_settle(comm, status);
 }
 
 weft_status_t weft_fence(weft_comm_t comm)
 {
     weft_status_t status;
     struct weft_p2p_comm *messages = enter(comm, __func__, &status);
-    return messages != NULL ? weft_p2p_fence(messages) : status;
+    return messages != NULL ? weft_api_settle(comm, weft_p2p_fence(messages)) : status;
 }
 
 weft_status_t weft_quiet(weft_comm_t comm)
 {
     weft_status_t status;
     struct weft_p2p_comm *messages = enter(comm, __func__, &status);
-    return messages != NULL ? weft_p2p_quiet(messages) : status;
+    return messages != NULL ? weft_api_settle(comm, weft_p2p_quiet(messages)) : status;
 }

@@ -348,5 +348,6 @@ weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *ca
     if (status == WEFT_ERR_MEMORY || status == WEFT_ERR_SYSTEM) {
         give_up(comm, status);
     }
+    weft_comm_dump_await(comm->job);
     return status;
 }

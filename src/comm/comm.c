@@ -105,6 +105,7 @@ void weft_comm_job_close(struct weft_job *job)
         return;
     }
     weft_comm_messages_close(job);
+    weft_comm_dump_leave(job); /* nobody tells of failures any more */
     if (job->engine != NULL) {
         weft_background_leave(job->engine);
     }
@@ -175,6 +176,7 @@ static weft_status_t comm_new(struct weft_job *job, struct weft_comm *parent, ui
         return status;
     }
     weft_list_open(&comm->ties);
+    weft_comm_record_open(comm);
     comm->magic = WEFT_COMM_MAGIC;
     comm->generation = weft_process_generation();
     comm->job = job;
@@ -415,6 +417,7 @@ static void cut_ties(struct weft_comm *comm)
 weft_status_t weft_comm_end(struct weft_comm *comm)
 {
     weft_status_t status;
+    uint64_t record;
     char text[WEFT_ERROR_TEXT_LEN] = "";
     if (comm->open_children > 0) {
         return weft_fail(
@@ -422,17 +425,17 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
             "%u communicators split off from this one are still open; close them first",
             comm->open_children);
     }
+    record = weft_comm_record_closing(comm);
     weft_comm_collectives_end(comm);
-    if (atomic_load(&comm->is_recorded)) {
-        weft_recorder_comm_close(&comm->job->recorder, comm->id);
-    }
     status = weft_comm_messages_end(comm);
     if (status != WEFT_OK) {
         snprintf(text, sizeof(text), "%s", weft_error_text()); /* what follows may have its own */
     }
     cut_ties(comm);
+    weft_comm_record_close(comm);
     weft_control_channel_close(comm->channel);
     if (comm->parent != NULL) {
+        weft_recorder_end(&comm->job->recorder, record, status); /* else it goes with the job */
         comm->parent->open_children--;
     } else {
         weft_comm_job_close(comm->job);

@@ -29,7 +29,10 @@ struct weft_job {
     /* (record.c) opened with the first operation; off until then */
     struct weft_recorder recorder;
     _Atomic bool is_recorded;
-    uint64_t dumped_ns; /* because of a failure; under the engine's lock; 0: not yet */
+
+    /* (dump.c) because of a failure; under the engine's lock */
+    uint64_t dumped_ns;              /* 0: not yet */
+    struct weft_comm_writer *writer; /* of the latest file; shared; NULL: none */
 };
 
 struct weft_collectives;
@@ -40,6 +43,16 @@ struct weft_comm_tie {
     struct weft_list node;  /* of the communicator; under the engine's lock */
     struct weft_comm *comm; /* NULL: it was closed; lent */
     weft_request_t request; /* NULL: it does not run */
+};
+
+/* (record.c) A control call from before there is a recorder, which is opened for it when it waits for long. */
+struct weft_comm_early {
+    struct weft_engine_timer timer; /* under the engine's lock */
+    struct weft_engine_task task;   /* sets it */
+    _Atomic bool is_posted;
+    struct weft_recorder_time began; /* from here on under a lock of record.c */
+    struct weft_record_call call;
+    bool is_going;
 };
 
 #define WEFT_COMM_MAGIC 0x636f6d6du
@@ -62,8 +75,11 @@ struct weft_comm {
     _Atomic(struct weft_p2p_comm *) messages; /* owned; NULL: none were sent or received yet */
     struct weft_collectives *collectives;     /* owned; NULL: none was called yet */
     _Atomic bool is_recorded;                 /* it is in the recorder's table */
-    uint32_t control_calls;                   /* of the control plane, that all ranks make */
+    _Atomic uint32_t control_calls;           /* of the control plane, that all ranks make */
+    uint32_t calls;                           /* … and others, while there is no recorder */
     uint64_t control_record;                  /* of the one that is made now; 0: none */
+    bool is_early;                            /* the one that is made now; its thread's */
+    struct weft_comm_early early;
 };
 
 /* Makes an id and opens its door, which waits in this process for a communicator to take it. */
@@ -101,9 +117,12 @@ struct weft_recorder *weft_comm_recorder(struct weft_comm *comm);
 void weft_comm_record_control(struct weft_comm *comm, enum weft_record_kind kind, size_t count,
                               uint32_t peer, uint32_t tag);
 void weft_comm_record_control_end(struct weft_comm *comm, weft_status_t status);
-/* Writes the recorder to a file, or into a directory; NULL: into that of WEFT_DUMP. ERR_INVALID,
+/* (dump.c) Writes the recorder to a file, or into a directory; NULL: into that of WEFT_DUMP. ERR_INVALID,
  * ERR_UNSUPPORTED (it is off), ERR_MEMORY, ERR_SYSTEM. Any thread. */
 weft_status_t weft_comm_dump(struct weft_comm *comm, const char *path);
+/* A call is about to return with a failure: its file is there when it does, or a fifth of a second after the
+ * failure. Any thread, without the engine's lock. */
+void weft_comm_dump_await(struct weft_job *job);
 /* ERR_BUSY while communicators split off from it are open; after anything else it is gone. */
 weft_status_t weft_comm_end(struct weft_comm *comm);
 

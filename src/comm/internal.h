@@ -29,8 +29,13 @@ weft_status_t weft_comm_start(struct weft_job *job, struct weft_control_spec *sp
 weft_status_t weft_comm_bind(const struct weft_params *params);
 /* Without bindings, once it is known who is where: near the NICs. */
 void weft_comm_bind_near(const struct weft_job *job);
-/* (record.c) A communicator has failed; under the engine's lock. */
+/* (record.c) Of one communicator, before and after its calls. */
+void weft_comm_record_open(struct weft_comm *comm);
+void weft_comm_record_close(struct weft_comm *comm);
+uint64_t weft_comm_record_closing(struct weft_comm *comm); /* it begins; the record, 0: none */
+/* (dump.c) A communicator has failed; under the engine's lock. */
 void weft_comm_dump_failure(struct weft_job *job, weft_status_t status, const char *text);
+void weft_comm_dump_leave(struct weft_job *job); /* the job ends: its file is waited for a little */
 /* (messages.c) What messages need, once the control plane stands; little is done before the first. */
 weft_status_t weft_comm_messages_open(struct weft_job *job);
 void weft_comm_messages_close(struct weft_job *job);          /* before the control plane goes */

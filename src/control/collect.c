@@ -328,9 +328,10 @@ static void take_spread(struct weft_control_channel *channel, const struct weft_
                         const uint8_t *payload)
 {
     struct weft_control_signature theirs = get_signature(payload);
-    const struct collect_op *op = WEFT_CONTAINER_OF(channel->collect, struct collect_op, op);
-    if (channel->collect == NULL || frame->number != channel->calls ||
-        !is_same(&op->call, &theirs) ||
+    const struct collect_op *op = channel->collect != NULL
+                                      ? WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)
+                                      : NULL;
+    if (op == NULL || frame->number != channel->calls || !is_same(&op->call, &theirs) ||
         frame->len != SIGNATURE_LEN + result_len(channel, &theirs)) {
         fail_channel(channel, WEFT_ERR_PROTOCOL, frame->src, "a result came that nobody waits for");
         return;

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define PROBE_MS 100 /* who probes for less than that cannot hang, and would fill the recorder */
+
 /* ---- the short way; false: nothing was done, or for others ---- */
 
 static inline bool send_quickly(struct weft_p2p_comm *comm, struct weft_slice slice, uint32_t to,
@@ -217,6 +219,9 @@ weft_status_t weft_p2p_probe(struct weft_p2p_comm *comm, uint32_t from, uint32_t
         return status;
     }
     fill(request, &args);
+    if (timeout_ms >= PROBE_MS) {
+        weft_p2p_request_record(request, WEFT_RECORD_PROBE);
+    }
     weft_engine_poll(comm->p2p->engine); /* what is there already counts, also without waiting */
     weft_p2p_request_run(request, &handle);
     status = weft_p2p_wait(&handle, timeout_ms);

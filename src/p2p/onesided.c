@@ -81,10 +81,15 @@ struct access { /* a one-sided operation, made ready */
     struct weft_p2p_peer *peer; /* NULL: oneself */
     struct direct data, word;
     uint64_t deadline_ns; /* of what has waited already; 0: nothing has */
+    enum weft_record_kind kind;
+    uint64_t record; /* of that wait; 0: none */
 };
 
-static void let_go(struct access *access)
+static void let_go(struct weft_p2p_comm *comm, struct access *access, weft_status_t status)
 {
+    if (access->record != 0) {
+        weft_recorder_end(comm->p2p->spec.recorder, access->record, status);
+    }
     weft_mem_mapping_close(access->data.mapping);
     weft_mem_mapping_close(access->word.mapping);
 }
@@ -99,6 +104,18 @@ static weft_status_t own_memory(struct weft_p2p_comm *comm, const struct weft_p2
     }
     *memory_p = it->memory + offset;
     return WEFT_OK;
+}
+
+static void record_wait(struct weft_p2p_comm *comm, struct access *access, size_t len)
+{
+    struct weft_recorder *recorder = comm->p2p->spec.recorder;
+    if (recorder != NULL) {
+        const struct weft_record_call call = {
+            .comm = comm->id,
+            .count = len,
+            .what = weft_record_what(access->kind, WEFT_U8, 0, 0, access->rank)};
+        access->record = weft_recorder_begin(recorder, &call);
+    }
 }
 
 /* Waits for the lane to come up when the memory could be touched directly then. */
@@ -124,6 +141,7 @@ static weft_status_t await_mapping(struct weft_p2p_comm *comm, struct access *ac
         }
         if (access->deadline_ns == 0) {
             access->deadline_ns = weft_clock_after_ms(comm->timeout_ms);
+            record_wait(comm, access, len);
         } else if (weft_clock_ns() >= access->deadline_ns) {
             return WEFT_OK; /* what follows fails by the same deadline */
         }
@@ -244,7 +262,7 @@ weft_status_t weft_p2p_put(struct weft_p2p_comm *comm, const struct weft_p2p_tar
 {
     const struct put put = {
         .target = target, .signal = signal, .data = data, .len = len, .add = add};
-    struct access access = {0};
+    struct access access = {.kind = WEFT_RECORD_PUT};
     weft_status_t status = weft_p2p_side_check(comm);
     status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
     if (status == WEFT_OK && signal != NULL) {
@@ -254,7 +272,7 @@ weft_status_t weft_p2p_put(struct weft_p2p_comm *comm, const struct weft_p2p_tar
         status = access.data.memory != NULL ? put_directly(comm, &access, &put)
                                             : put_framed(comm, &access, &put);
     }
-    let_go(&access);
+    let_go(comm, &access, status);
     return weft_p2p_side_settle(comm, status);
 }
 
@@ -285,7 +303,7 @@ weft_status_t weft_p2p_get(struct weft_p2p_comm *comm, const struct weft_p2p_tar
                            void *data, size_t len)
 {
     const struct weft_slice slice = {.data = data, .len = len};
-    struct access access = {0};
+    struct access access = {.kind = WEFT_RECORD_GET};
     weft_status_t status = weft_p2p_side_check(comm);
     status = status == WEFT_OK ? prepare(comm, target, len, &access) : status;
     if (status == WEFT_OK && len > 0) {
@@ -296,6 +314,6 @@ weft_status_t weft_p2p_get(struct weft_p2p_comm *comm, const struct weft_p2p_tar
             status = get_framed(comm, &access, target->offset, &slice);
         }
     }
-    let_go(&access);
+    let_go(comm, &access, status);
     return weft_p2p_side_settle(comm, status);
 }

@@ -83,6 +83,8 @@ weft_status_t weft_p2p_cancel(weft_request_t *request);
 weft_status_t weft_p2p_request_set_timeout(weft_request_t request, uint32_t timeout_ms);
 bool weft_p2p_request_is_valid(weft_request_t request);
 bool weft_p2p_request_is_ours(weft_request_t request); /* not the parent process's */
+/* Of the messages it belongs to, as weft_p2p_open() got it. */
+void *weft_p2p_request_context(weft_request_t request);
 weft_status_t weft_p2p_group_begin(struct weft_p2p_comm *comm);
 weft_status_t weft_p2p_group_end(struct weft_p2p_comm *comm);
 

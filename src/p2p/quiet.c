@@ -110,7 +110,7 @@ static weft_status_t flush_peers(struct weft_p2p_comm *comm, bool is_fence)
         request->rank = rank;
         request->tag = 0;
         request->len = 0;
-        weft_p2p_request_record(request, WEFT_RECORD_QUIET);
+        weft_p2p_request_record(request, is_fence ? WEFT_RECORD_FENCE : WEFT_RECORD_QUIET);
         weft_p2p_request_run(request, &handle);
         request->next = asked;
         asked = request;

@@ -113,6 +113,11 @@ bool weft_p2p_request_is_ours(weft_request_t request)
            atomic_load_explicit(&weft_process_number, memory_order_relaxed);
 }
 
+void *weft_p2p_request_context(weft_request_t request)
+{
+    return request->comm->p2p->spec.context;
+}
+
 void weft_p2p_request_record(struct weft_request *request, enum weft_record_kind kind)
 {
     struct weft_recorder *recorder = request->comm->p2p->spec.recorder;

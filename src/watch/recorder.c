@@ -65,9 +65,16 @@ static struct weft_recording *map(uint32_t rank, size_t len, int *fd_p)
     return image;
 }
 
+struct weft_recorder_time weft_recorder_now(void)
+{
+    return (struct weft_recorder_time){
+        .ticks = weft_clock_ticks(), .ns = weft_clock_ns(), .real_ns = weft_clock_real_ns()};
+}
+
 static void fill_head(const struct weft_recorder_spec *spec, uint32_t entries,
                       struct weft_record_head *head)
 {
+    struct weft_recorder_time since = spec->since != NULL ? *spec->since : weft_recorder_now();
     head->version = WEFT_RECORD_VERSION;
     head->head_len = sizeof(struct weft_recording);
     head->entry_len = sizeof(struct weft_record);
@@ -79,9 +86,9 @@ static void fill_head(const struct weft_recorder_spec *spec, uint32_t entries,
     head->ranks = spec->ranks;
     head->pid = (uint32_t)getpid();
     snprintf(head->host, sizeof(head->host), "%s", spec->host);
-    head->opened_ticks = weft_clock_ticks();
-    head->opened_ns = weft_clock_ns();
-    head->opened_real_ns = weft_clock_real_ns();
+    head->opened_ticks = since.ticks;
+    head->opened_ns = since.ns;
+    head->opened_real_ns = since.real_ns;
     /* last: whoever looks in earlier finds no recorder */
     memcpy(head->magic, WEFT_RECORD_MAGIC, sizeof(head->magic));
 }
@@ -156,22 +163,47 @@ void weft_recorder_comm_open(struct weft_recorder *recorder, uint64_t id, uint32
         slot->ranks = ranks;
         slot->opened = weft_clock_ticks() - recorder->opened_ticks;
         slot->is_closed = 0;
+        atomic_store(&slot->control_calls, 0);
         atomic_store(&slot->id, id);
     }
     pthread_mutex_unlock(&lock);
 }
 
+/* Of this communicator; NULL: there was no room for it. */
+static struct weft_record_comm *slot_of(struct weft_recording *image, uint64_t id)
+{
+    for (unsigned i = 0; i < WEFT_RECORD_COMMS; i++) {
+        if (atomic_load(&image->comms[i].id) == id) {
+            return &image->comms[i];
+        }
+    }
+    return NULL;
+}
+
 void weft_recorder_comm_close(struct weft_recorder *recorder, uint64_t id)
 {
+    struct weft_record_comm *slot;
     if (recorder->image == NULL) {
         return;
     }
     pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < WEFT_RECORD_COMMS; i++) {
-        struct weft_record_comm *slot = &recorder->image->comms[i];
-        if (atomic_load(&slot->id) == id) {
-            slot->is_closed = 1;
-        }
+    slot = slot_of(recorder->image, id);
+    if (slot != NULL) {
+        slot->is_closed = 1;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void weft_recorder_comm_calls(struct weft_recorder *recorder, uint64_t id, uint32_t calls)
+{
+    struct weft_record_comm *slot;
+    if (recorder->image == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    slot = slot_of(recorder->image, id);
+    if (slot != NULL) {
+        atomic_store_explicit(&slot->control_calls, calls, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -254,6 +286,7 @@ static void copy_line(struct weft_record *to, const struct weft_record *from)
 void weft_recorder_copy(struct weft_recorder *recorder, struct weft_recording *copy)
 {
     struct weft_recording *image = recorder->image;
+    struct weft_recorder_time taken;
     pthread_mutex_lock(&lock);
     memcpy(copy, image, offsetof(struct weft_record_head, next));
     atomic_store_explicit(&copy->head.next,
@@ -266,7 +299,8 @@ void weft_recorder_copy(struct weft_recorder *recorder, struct weft_recording *c
     for (uint32_t i = 0; i < image->head.entries; i++) {
         copy_line(&copy->entry[i], &image->entry[i]);
     }
-    copy->head.taken_ticks = weft_clock_ticks();
-    copy->head.taken_ns = weft_clock_ns();
-    copy->head.taken_real_ns = weft_clock_real_ns();
+    taken = weft_recorder_now();
+    copy->head.taken_ticks = taken.ticks;
+    copy->head.taken_ns = taken.ns;
+    copy->head.taken_real_ns = taken.real_ns;
 }

@@ -35,16 +35,20 @@
     X(CONTROL_ALLGATHER, 17, "control_allgather")                                                  \
     X(CONTROL_BROADCAST, 18, "control_broadcast")                                                  \
     X(SPLIT, 19, "comm_split")                                                                     \
+    X(DUPLICATE, 20, "comm_duplicate")                                                             \
     X(SHRINK, 23, "comm_shrink")                                                                   \
     X(CONTROL_SEND, 24, "control_send")                                                            \
     X(CONTROL_RECV, 25, "control_recv")                                                            \
+    X(CLOSE, 26, "comm_close")                                                                     \
+    X(DUMP, 27, "dump")                                                                            \
     X(SEND, 32, "send")                                                                            \
     X(RECV, 33, "recv")                                                                            \
     X(PROBE, 34, "probe")                                                                          \
     X(PUT, 35, "put")                                                                              \
     X(GET, 36, "get")                                                                              \
     X(WAIT_SIGNAL, 37, "wait_signal")                                                              \
-    X(QUIET, 38, "quiet")
+    X(QUIET, 38, "quiet")                                                                          \
+    X(FENCE, 39, "fence")
 
 enum weft_record_kind {
 #define WEFT_RECORD_KIND_ENUM(id, number, text) WEFT_RECORD_##id = (number),
@@ -61,7 +65,7 @@ static inline bool weft_record_is_collective(uint8_t kind)
 }
 static inline bool weft_record_is_control(uint8_t kind)
 {
-    return kind >= WEFT_RECORD_CONTROL_BARRIER && kind <= WEFT_RECORD_SPLIT;
+    return kind >= WEFT_RECORD_CONTROL_BARRIER && kind <= WEFT_RECORD_DUPLICATE;
 }
 
 /* ---- the bytes ---- */
@@ -89,7 +93,8 @@ struct weft_record_comm {
     _Atomic uint64_t id; /* 0: none; written last */
     uint32_t rank, ranks;
     uint64_t opened; /* ticks */
-    uint64_t is_closed;
+    uint32_t is_closed;
+    _Atomic uint32_t control_calls; /* made so far: their lines may be overwritten, or never were */
 };
 
 enum weft_record_reason {
@@ -143,11 +148,18 @@ struct weft_recorder {
     int fd;         /* of the image; -1: private memory, which only dumps can show */
 };
 
+/* Three clocks, read at the same time. */
+struct weft_recorder_time {
+    uint64_t ticks, ns, real_ns;
+};
+struct weft_recorder_time weft_recorder_now(void);
+
 struct weft_recorder_spec {
     uint32_t entries; /* rounded up to a power of two; 0: off */
     uint8_t job[16];
     uint32_t epoch, rank, ranks;
     const char *host;
+    const struct weft_recorder_time *since; /* what is recorded began then; NULL: now */
 };
 /* Without memory it is off, and says so in the log: nothing fails for the lack of it. */
 void weft_recorder_open(const struct weft_recorder_spec *spec, struct weft_recorder *recorder_p);
@@ -157,6 +169,8 @@ void weft_recorder_close(struct weft_recorder *recorder);
 void weft_recorder_comm_open(struct weft_recorder *recorder, uint64_t id, uint32_t rank,
                              uint32_t ranks);
 void weft_recorder_comm_close(struct weft_recorder *recorder, uint64_t id);
+/* So many control calls were made on it, that all its ranks make; after the line of the last one. */
+void weft_recorder_comm_calls(struct weft_recorder *recorder, uint64_t id, uint32_t calls);
 /* The number to record for this name; 0: no room. */
 uint8_t weft_recorder_name(struct weft_recorder *recorder, const char *name);
 /* Copies everything as it is now, whole lines only, into weft_recorder_len() bytes. No crc. */
@@ -174,17 +188,13 @@ static inline uint64_t weft_record_what(uint32_t kind, uint32_t dtype, uint32_t 
     return kind | dtype << 8 | op << 16 | name << 24 | (uint64_t)peer << 32;
 }
 
-/* The operation's record, for its end; 0: it is off. Any thread; no lock, no allocation, no system call. */
-static inline uint64_t weft_recorder_begin(struct weft_recorder *it,
-                                           const struct weft_record_call *call)
+/* Writes the line of `index`, of an operation that began so many ticks after the opening. */
+static inline uint64_t weft_recorder_write(struct weft_recorder *it,
+                                           const struct weft_record_call *call, uint64_t index,
+                                           uint64_t began)
 {
-    uint64_t index, began, number;
+    uint64_t number;
     struct weft_record *line;
-    if (it->image == NULL) {
-        return 0;
-    }
-    index = atomic_fetch_add_explicit(&it->image->head.next, 1, memory_order_relaxed);
-    began = weft_clock_ticks() - it->opened_ticks;
     number = call->number | (uint64_t)call->signature << 32;
     line = &it->image->entry[index & it->mask];
     /* Each is a release: whoever sees one of them sees that the line is being written. */
@@ -201,6 +211,31 @@ static inline uint64_t weft_recorder_begin(struct weft_recorder *it,
                                                        call->what ^ call->chain),
                           memory_order_release);
     return index + 1;
+}
+
+static inline uint64_t weft_recorder_take(struct weft_recorder *it)
+{
+    return atomic_fetch_add_explicit(&it->image->head.next, 1, memory_order_relaxed);
+}
+
+/* The operation's record, for its end; 0: it is off. Any thread; no lock, no allocation, no system call. */
+static inline uint64_t weft_recorder_begin(struct weft_recorder *it,
+                                           const struct weft_record_call *call)
+{
+    uint64_t index;
+    if (it->image == NULL) {
+        return 0;
+    }
+    index = weft_recorder_take(it);
+    return weft_recorder_write(it, call, index, weft_clock_ticks() - it->opened_ticks);
+}
+
+/* The same of one that began earlier, at `ticks`. */
+static inline uint64_t weft_recorder_begun(struct weft_recorder *it,
+                                           const struct weft_record_call *call, uint64_t ticks)
+{
+    uint64_t since = ticks > it->opened_ticks ? ticks - it->opened_ticks : 0;
+    return it->image != NULL ? weft_recorder_write(it, call, weft_recorder_take(it), since) : 0;
 }
 
 static inline void weft_recorder_end(struct weft_recorder *it, uint64_t record,

@@ -56,9 +56,9 @@ static weft_status_t check_shape(const uint8_t *bytes, size_t len)
     return WEFT_OK;
 }
 
-static struct weft_dump_time get_time(const uint8_t *at)
+static struct weft_recorder_time get_time(const uint8_t *at)
 {
-    return (struct weft_dump_time){
+    return (struct weft_recorder_time){
         .ticks = get_u64(at), .ns = get_u64(at + 8), .real_ns = get_u64(at + 16)};
 }
 
@@ -69,7 +69,8 @@ static void get_text(const uint8_t *from, char *to, size_t room)
     weft_text_clean(to);
 }
 
-static void read_head(const uint8_t *bytes, const struct weft_dump_time *now, struct weft_dump *it)
+static void read_head(const uint8_t *bytes, const struct weft_recorder_time *now,
+                      struct weft_dump *it)
 {
     *it = (struct weft_dump){.bytes = bytes,
                              .entries = get_u32(bytes + HEAD_AT(entries)),
@@ -90,8 +91,8 @@ static void read_head(const uint8_t *bytes, const struct weft_dump_time *now, st
     }
 }
 
-weft_status_t weft_wire_dump_open(const void *bytes, size_t len, const struct weft_dump_time *now,
-                                  struct weft_dump *dump_p)
+weft_status_t weft_wire_dump_open(const void *bytes, size_t len,
+                                  const struct weft_recorder_time *now, struct weft_dump *dump_p)
 {
     const uint8_t *at = bytes;
     weft_status_t status = check_shape(at, len);
@@ -206,15 +207,15 @@ bool weft_wire_dump_entry(const struct weft_dump *dump, uint32_t slot,
     return true;
 }
 
-bool weft_wire_dump_comm(const struct weft_dump *dump, uint32_t slot, uint64_t *id_p,
-                         uint32_t *rank_p, uint32_t *ranks_p)
+bool weft_wire_dump_comm(const struct weft_dump *dump, uint32_t slot, struct weft_dump_comm *comm_p)
 {
     const uint8_t *at = dump->bytes + offsetof(struct weft_recording, comms) +
                         (size_t)slot * sizeof(struct weft_record_comm);
-    *id_p = get_u64(at + COMM_AT(id));
-    *rank_p = get_u32(at + COMM_AT(rank));
-    *ranks_p = get_u32(at + COMM_AT(ranks));
-    return *id_p != 0 && *rank_p < *ranks_p && *ranks_p <= dump->ranks;
+    *comm_p = (struct weft_dump_comm){.id = get_u64(at + COMM_AT(id)),
+                                      .rank = get_u32(at + COMM_AT(rank)),
+                                      .ranks = get_u32(at + COMM_AT(ranks)),
+                                      .control_calls = get_u32(at + COMM_AT(control_calls))};
+    return comm_p->id != 0 && comm_p->rank < comm_p->ranks && comm_p->ranks <= dump->ranks;
 }
 
 const char *weft_wire_dump_name(const struct weft_dump *dump, uint8_t name, char *text)

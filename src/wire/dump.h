@@ -9,11 +9,6 @@
 #include "watch/watch.h"
 #include "wire/wire.h"
 
-/* Three clocks, read at the same time. */
-struct weft_dump_time {
-    uint64_t ticks, ns, real_ns;
-};
-
 struct weft_dump {
     const uint8_t *bytes; /* lent */
     uint32_t entries;
@@ -22,7 +17,7 @@ struct weft_dump {
     uint32_t epoch, rank, ranks, pid;
     enum weft_record_reason reason;
     weft_status_t status; /* FAILED */
-    struct weft_dump_time opened, taken;
+    struct weft_recorder_time opened, taken;
     double ns_per_tick;
     uint32_t name_count;
     char host[WEFT_RECORD_HOST_LEN]; /* these hold no control characters */
@@ -51,18 +46,24 @@ struct weft_dump_entry {
     unsigned percent;
 };
 
+struct weft_dump_comm {
+    uint64_t id;
+    uint32_t rank, ranks;
+    uint32_t control_calls; /* that were made when it was read */
+};
+
 /* Fills in the checksum of `len` bytes that weft_recorder_copy() made. */
 void weft_wire_dump_seal(struct weft_recording *recording, size_t len);
 /* now: NULL for a dump; else this is a rank's memory, read at that time. bytes are lent as long as dump_p is
  * used. ERR_PROTOCOL: the text says what is wrong; ERR_VERSION. */
-weft_status_t weft_wire_dump_open(const void *bytes, size_t len, const struct weft_dump_time *now,
-                                  struct weft_dump *dump_p);
+weft_status_t weft_wire_dump_open(const void *bytes, size_t len,
+                                  const struct weft_recorder_time *now, struct weft_dump *dump_p);
 /* Line `slot` of the ring; false: it was never used. */
 bool weft_wire_dump_entry(const struct weft_dump *dump, uint32_t slot,
                           struct weft_dump_entry *entry_p);
 /* Communicator `slot` < WEFT_RECORD_COMMS; false: none. */
-bool weft_wire_dump_comm(const struct weft_dump *dump, uint32_t slot, uint64_t *id_p,
-                         uint32_t *rank_p, uint32_t *ranks_p);
+bool weft_wire_dump_comm(const struct weft_dump *dump, uint32_t slot,
+                         struct weft_dump_comm *comm_p);
 /* Of an algorithm; "" when there is none. text: WEFT_RECORD_NAME_LEN bytes; returned. */
 const char *weft_wire_dump_name(const struct weft_dump *dump, uint8_t name, char *text);
 

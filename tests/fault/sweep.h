@@ -269,6 +269,10 @@ static inline bool sweep_judge(struct harness *harness, const struct sweep_plan 
     bool has_failed = atomic_load(&harness_shared(harness)->word[SWEEP_FAILURES]) != 0;
     for (int rank = 0; rank < SWEEP_RANKS; rank++) {
         const struct harness_result *result = harness_result(harness, rank);
+        if (result->status == (int)SWEEP_WRONG_RESULT) { /* whatever failed, and however often */
+            sweep_complain(harness, plan,
+                           "a rank got a wrong result and was told that it is right");
+        }
         if (!result->is_returned || result->status < 0) {
             sweep_complain(harness, plan, "a rank does not come through");
         }

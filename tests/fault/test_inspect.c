@@ -23,7 +23,7 @@
 #define OVER 2
 #define SAID_LEN 8192
 
-enum fault { OTHER_CALL, NEVER_COMES, IS_STOPPED };
+enum fault { OTHER_CALL, NEVER_COMES, IS_STOPPED, NO_CONTROL_CALL, NO_DUPLICATE };
 
 struct plan {
     enum fault fault;
@@ -37,12 +37,19 @@ static weft_status_t call_wrongly(weft_comm_t comm, const struct plan *plan, int
                                   struct harness_shared *shared)
 {
     float in[8] = {0}, out[8];
+    weft_comm_t copy;
     if (rank == ODD && plan->fault == OTHER_CALL) {
         return weft_broadcast(comm, in, out, 3, WEFT_F32, 0, NULL);
     }
     if (rank == ODD) { /* awake, or stopped here */
         harness_wait_reach(&shared->word[OVER], 1, MESSAGES_WAIT_MS);
         return WEFT_OK;
+    }
+    if (plan->fault == NO_CONTROL_CALL) {
+        return weft_control_barrier(comm);
+    }
+    if (plan->fault == NO_DUPLICATE) {
+        return weft_comm_duplicate(comm, &copy);
     }
     return weft_allreduce(comm, in, out, 8, WEFT_F32, WEFT_SUM, NULL);
 }
@@ -53,10 +60,13 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     weft_comm_t comm;
     weft_status_t status;
     setenv("WEFT_TIMEOUT", plan->fault == NEVER_COMES ? "900ms" : "25s", 1);
-    if (plan->fault != IS_STOPPED) {
+    if (plan->fault <= NEVER_COMES) {
         setenv("WEFT_DUMP", plan->folder, 1);
     }
     status = messages_join(rank, shared, plan->path, 0, &comm);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) { /* as programs start */
+        status = weft_control_barrier(comm);
+    }
     for (int i = 0; i < 3 && status == WEFT_OK; i++) {
         status = weft_barrier(comm, NULL);
     }
@@ -174,20 +184,71 @@ static void a_rank_that_never_comes_is_named(void **state)
     }
 }
 
+static void list_pids(const struct harness *harness, char *list, size_t room)
+{
+    list[0] = '\0';
+    for (int rank = 0; rank < RANKS; rank++) {
+        size_t used = strlen(list);
+        snprintf(list + used, room - used, "%s%d", rank > 0 ? "," : "",
+                 (int)harness_pid(harness, rank));
+    }
+}
+
+struct question {
+    const char *pids, *words;
+    char *said;
+};
+
+static bool is_said(void *arg)
+{
+    const struct question *question = arg;
+    inspect("--pid", question->pids, question->said);
+    return strstr(question->said, question->words) != NULL;
+}
+
+/* Nobody helps: the ranks hang, and are asked until they have for long enough. */
+static void check_memory(enum fault fault, const char *words)
+{
+    struct plan plan;
+    struct harness *harness;
+    char said[SAID_LEN], list[128];
+    const struct question question = {.pids = list, .words = words, .said = said};
+    open_plan(&plan, fault, "shm");
+    harness = start(&plan);
+    list_pids(harness, list, sizeof(list));
+    atomic_store(&harness_shared(harness)->word[GO], 1);
+    if (!harness_wait_until(is_said, (void *)&question, MESSAGES_WAIT_MS)) {
+        fail_msg("no \"%s\" in: %s", words, said);
+    }
+    assert_said(said, "; ranks 0-1,3 have waited for ");
+    assert_said(said, "Rank 2 is in no call of Weft.");
+    harness_close(harness);
+    close_plan(&plan);
+}
+
+/* … though the control calls before it were made before there was a recorder. */
+static void a_rank_that_does_not_come_to_a_control_call_is_named(void **state)
+{
+    (void)state;
+    check_memory(NO_CONTROL_CALL, "Rank 2 has not entered control_barrier #2 since ");
+}
+
+static void a_rank_that_does_not_come_to_duplicate_is_named(void **state)
+{
+    (void)state;
+    check_memory(NO_DUPLICATE, "Rank 2 has not entered comm_duplicate #2 since ");
+}
+
 /* Nobody helps: the ranks hang, one of them is stopped. */
 static void a_stopped_rank_is_seen_from_outside(void **state)
 {
     struct plan plan;
     struct harness *harness;
-    char said[SAID_LEN], list[128] = "";
+    char said[SAID_LEN], list[128];
     (void)state;
     open_plan(&plan, IS_STOPPED, "shm");
     harness = start(&plan);
-    for (int rank = 0; rank < RANKS; rank++) {
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof(list) - used, "%s%d", rank > 0 ? "," : "",
-                 (int)harness_pid(harness, rank));
-    }
+    list_pids(harness, list, sizeof(list));
     assert_harness(harness, harness_stop(harness, ODD));
     atomic_store(&harness_shared(harness)->word[GO], 1);
     messages_let_pass(1300); /* who waits shorter than a second is at work */
@@ -245,6 +306,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_calls_another_collective_is_named),
         cmocka_unit_test(a_rank_that_never_comes_is_named),
+        cmocka_unit_test(a_rank_that_does_not_come_to_a_control_call_is_named),
+        cmocka_unit_test(a_rank_that_does_not_come_to_duplicate_is_named),
         cmocka_unit_test(a_stopped_rank_is_seen_from_outside),
         cmocka_unit_test(nobody_is_said_to_wait_for_a_message_that_has_come),
     };

@@ -26,12 +26,11 @@ static void check_entries(const struct weft_dump *dump)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct weft_dump_time now = {UINT64_MAX / 2, UINT64_MAX / 2, INT64_MAX};
+    static const struct weft_recorder_time now = {UINT64_MAX / 2, UINT64_MAX / 2, INT64_MAX};
     uint8_t *bytes;
     size_t len = size > 0 ? size - 1 : 0;
     struct weft_dump dump;
-    uint32_t rank, ranks;
-    uint64_t id;
+    struct weft_dump_comm comm;
 
     if (size == 0) {
         return 0;
@@ -48,8 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(fuzz_is_printable(dump.host, sizeof(dump.host)));
         FUZZ_CHECK(fuzz_is_printable(dump.text, sizeof(dump.text)));
         for (uint32_t i = 0; i < WEFT_RECORD_COMMS; i++) {
-            FUZZ_CHECK(!weft_wire_dump_comm(&dump, i, &id, &rank, &ranks) ||
-                       (rank < ranks && ranks <= dump.ranks));
+            FUZZ_CHECK(!weft_wire_dump_comm(&dump, i, &comm) ||
+                       (comm.rank < comm.ranks && comm.ranks <= dump.ranks));
         }
         check_entries(&dump);
     }

@@ -383,26 +383,26 @@ static void save_link(void)
     save("link", "all", "", 0, frames, sizeof(frames));
 }
 
-/* As fuzz_control.c reads them: from whom; then type (a number of its list), flags, communicator, source, destination,
- * number, half the length, payload. */
-static void save_control(void)
+/* As fuzz_control.c reads them. Of rank 0: 0, from whom; then type (a number of its list), flags, communicator, source,
+ * destination, number, half the length, payload. */
+static void save_control_top(void)
 {
     struct weft_wire_notice notice = {.status = WEFT_ERR_PEER, .rank = 3, .number = 1};
-    uint8_t out[256] = {1, 3, 0, 1, 2, 0, 1}, bytes[WEFT_WIRE_NOTICE_MAX];
+    uint8_t out[256] = {0, 1, 3, 0, 1, 2, 0, 1}, bytes[WEFT_WIRE_NOTICE_MAX];
     size_t len;
-    static const uint8_t closed[] = {1, 2, 0, 0, 2, 0, 0, 4, 3, 0, 0, 0, 4, 0, 0, 0};
-    static const uint8_t shrink[] = {1, 6, 0, 1, 2, 0, 1, 12, 0, 0, 0, 0, 1, 0, 0, 0,
-                                     2, 0, 0, 0, 3, 0, 0, 0,  4, 0, 0, 0, 5, 0, 0, 0};
-    static const uint8_t gather[] = {1, 8, 0, 1, 1, 0, 0, 10, 1, 0, 0, 0, 0, 0,
-                                     0, 0, 0, 0, 0, 0, 1, 0,  0, 0, 0, 0, 0, 0};
-    static const uint8_t mail[] = {1,  10, 0, 1, 2, 0, 7, 2,  'h', 'e', 'y', '!',
-                                   11, 0,  1, 2, 0, 0, 2, 67, 0,   0,   0};
+    static const uint8_t closed[] = {0, 1, 2, 0, 0, 2, 0, 0, 4, 3, 0, 0, 0, 4, 0, 0, 0};
+    static const uint8_t shrink[] = {0, 1, 6, 0, 1, 2, 0, 1, 12, 0, 0, 0, 0, 1, 0, 0, 0,
+                                     2, 0, 0, 0, 3, 0, 0, 0, 4,  0, 0, 0, 5, 0, 0, 0};
+    static const uint8_t gather[] = {0, 1, 8, 0, 1, 1, 0, 0, 10, 1, 0, 0, 0, 0, 0,
+                                     0, 0, 0, 0, 0, 0, 1, 0, 0,  0, 0, 0, 0, 0};
+    static const uint8_t mail[] = {0,   1,  10, 0, 1, 2, 0, 7, 2,  'h', 'e', 'y',
+                                   '!', 11, 0,  1, 2, 0, 0, 2, 67, 0,   0,   0};
 
     snprintf(notice.text, sizeof(notice.text), "rank 3 closed");
     len = weft_wire_notice_encode(&notice, bytes);
-    out[7] = (uint8_t)((len + 1) / 2);
-    memcpy(out + 8, bytes, len);
-    save("control", "report", "", 0, out, 8 + len);
+    out[8] = (uint8_t)((len + 1) / 2);
+    memcpy(out + 9, bytes, len);
+    save("control", "report", "", 0, out, 9 + len);
     save("control", "closed", "", 0, closed, sizeof(closed));
     save("control", "shrink", "", 0, shrink, sizeof(shrink));
     save("control", "gather", "", 0, gather, sizeof(gather));
@@ -430,6 +430,80 @@ static void save_nccl(void)
     save("nccl", "greeting", "\3", 1, bytes, weft_nccl_greeting_encode(&greeting, bytes));
 }
 
+/* Of a rank in the middle: 1, then steps: the low half says what (0 time passes, 1 somebody comes, 2 a connection is
+ * lost, 3 a frame), the high one by which connection (0 the parent's, then children's); then what that needs. */
+static void save_control_middle(void)
+{
+    static const uint8_t ways[] = {1, 0x03, 13, 0, 0, 0, 2, 0, 9, 4, 0, 0, 80, 127, 0, 0, 1,
+                                   0, 0,    0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,   0, 0, 0};
+    static const uint8_t resume[] = {1, 0x13, 14, 0, 0, 6, 2, 0, 0, 0x03, 14, 0, 0, 0, 2, 1, 0};
+    static const uint8_t returns[] = {1, 0x01, 0, 6, 0x33, 14, 0, 0, 6, 2, 0, 0, 0x12, 0};
+    static const uint8_t orphan[] = {1, 0x02, 0, 0x00, 1, 0x00, 2, 0x00, 3, 0x00, 4, 0x00, 4};
+    static const uint8_t adopted[] = {1, 0x02, 0, 0x01, 1, 0, 0x03, 0, 0, 0, 0, 2, 0, 0, 0x00, 1};
+    static const uint8_t visited[] = {1, 0x12, 0, 0x01, 2, 7, 0x13, 5, 0,
+                                      0, 7,    2, 0,    2, 7, 0,    0, 0};
+    static const uint8_t below[] = {1,  0x13, 5, 0, 0,    6,  2, 0, 4, 10, 0, 0, 0,
+                                    11, 0,    0, 0, 0x03, 10, 0, 1, 0, 10, 7, 0};
+    static const uint8_t spread[] = {1, 0x03, 9, 0, 1, 0, 2, 0, 6, 1, 0,
+                                     0, 0,    0, 0, 0, 0, 0, 0, 0, 0};
+
+    save("control", "middle-spread", "", 0, spread, sizeof(spread));
+    save("control", "middle-ways", "", 0, ways, sizeof(ways));
+    save("control", "middle-resume", "", 0, resume, sizeof(resume));
+    save("control", "middle-returns", "", 0, returns, sizeof(returns));
+    save("control", "middle-orphan", "", 0, orphan, sizeof(orphan));
+    save("control", "middle-adopted", "", 0, adopted, sizeof(adopted));
+    save("control", "middle-visited", "", 0, visited, sizeof(visited));
+    save("control", "middle-below", "", 0, below, sizeof(below));
+}
+
+/* As fuzz_inspect.c reads them: how many less 1, then of each: reason, job, rank, ranks; communicators less none: id, rank,
+ * ranks, control calls; lines: kind, communicator, number, signature, peer, tag, how, when it began and ended. */
+static void save_inspect(void)
+{
+#define RANK(reason, rank) reason, 0, rank, 2, 1, 1, rank, 2, 3
+#define DID(kind, number, how) kind, 1, number, 1, 0, 1, how, 10, 20
+    static const uint8_t agree[] = {1, RANK(1, 0), 1, DID(WEFT_ALLREDUCE, 0, 1), 0,
+                                    0, RANK(1, 1), 1, DID(WEFT_ALLREDUCE, 0, 1), 0,
+                                    0};
+    static const uint8_t mismatch[] = {
+        1, RANK(2, 0), 1, WEFT_ALLREDUCE, 1, 0, 1, 0, 1, 0, 10, 20, 0,
+        0, RANK(2, 1), 1, WEFT_BROADCAST, 1, 0, 2, 0, 1, 0, 10, 20, 0,
+        0};
+    static const uint8_t history[] = {1, RANK(2, 0), 1, WEFT_ALLREDUCE, 1, 4, 1, 0, 8, 0, 10, 20, 0,
+                                      0, RANK(2, 1), 1, WEFT_ALLREDUCE, 1, 4, 1, 0, 9, 0, 10, 20, 0,
+                                      0};
+    static const uint8_t missing[] = {1, RANK(2, 0), 1, DID(WEFT_BARRIER, 0, 0),     0,
+                                      0, RANK(2, 1), 1, DID(WEFT_RECORD_RECV, 0, 0), 0,
+                                      0};
+    static const uint8_t control[] = {1,
+                                      RANK(0, 0),
+                                      1,
+                                      DID(WEFT_RECORD_CONTROL_BARRIER, 3, 0),
+                                      0,
+                                      200,
+                                      RANK(0, 1),
+                                      1,
+                                      DID(WEFT_ALLREDUCE, 0, 0),
+                                      1,
+                                      200};
+    static const uint8_t stuck[] = {1, RANK(2, 0), 1, DID(WEFT_ALLREDUCE, 0, 0x20), 0,
+                                    0, RANK(2, 1), 1, DID(WEFT_ALLREDUCE, 0, 0x10), 0,
+                                    0};
+    static const uint8_t many[] = {0, 2,   0,   254, 255, 3,   1,   3,   255, 0,
+                                   2, 4,   255, 255, 3,   254, 255, 252, 1,   WEFT_ALLREDUCE,
+                                   1, 252, 1,   0,   1,   0,   10,  20,  0,   0};
+#undef RANK
+#undef DID
+    save("inspect", "agree", "", 0, agree, sizeof(agree));
+    save("inspect", "mismatch", "", 0, mismatch, sizeof(mismatch));
+    save("inspect", "history", "", 0, history, sizeof(history));
+    save("inspect", "missing", "", 0, missing, sizeof(missing));
+    save("inspect", "control", "", 0, control, sizeof(control));
+    save("inspect", "stuck", "", 0, stuck, sizeof(stuck));
+    save("inspect", "many", "", 0, many, sizeof(many));
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -452,7 +526,9 @@ int main(int argc, char **argv)
     save_dialling();
     save_texts();
     save_link();
-    save_control();
+    save_control_top();
+    save_control_middle();
+    save_inspect();
     save_nccl();
     save_table("table-1", 1, 1);
     save_table("table-8", 8, 3);

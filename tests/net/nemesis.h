@@ -34,7 +34,7 @@ struct doing {
 };
 
 /* Mistakes that the checker must find: NEMESIS_PLANT, on rank 3 only. */
-enum plant { PLANT_NOTHING, PLANT_WRONG, PLANT_LEAK, PLANT_LIE, PLANT_VERDICT };
+enum plant { PLANT_NOTHING, PLANT_WRONG, PLANT_LEAK, PLANT_LIE, PLANT_VERDICT, PLANT_SOCKET };
 
 struct rank {
     int number;

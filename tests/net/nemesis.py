@@ -77,6 +77,7 @@ class Nemesis:
         try:
             while goes_on and number < JOB_FAULTS and not self.is_over():
                 self.let_pass(EVERY_S)
+                self.ground.watch(self.job)
                 fault = draw(self.options.seed, self.fault, self.kinds)
                 self.tell("fault %d: %s" % (self.fault, describe(fault)))
                 self.fault += 1

@@ -27,10 +27,47 @@ def unix_names(pid):
     return {name for name in names if name.startswith("@") and "weft" in name}
 
 
+def tcp_sockets(pid):
+    """Of this process's network: the words of each line."""
+    for name in ("tcp", "tcp6"):
+        try:
+            with open("/proc/%d/net/%s" % (pid, name), encoding="ascii") as table:
+                yield from (line.split() for line in list(table)[1:])
+        except FileNotFoundError:
+            pass  # a kernel without IPv6
+
+
 def listeners(pid):
     """TCP ports of this process's network on which somebody listens."""
-    with open("/proc/%d/net/tcp" % pid, encoding="ascii") as table:
-        return {line.split()[1] for line in list(table)[1:] if line.split()[3] == "0A"}
+    return {words[1] for words in tcp_sockets(pid) if words[3] == "0A"}
+
+
+def sockets(pid):
+    """All of this process's network that some process holds: what each is, by inode."""
+    found = {words[9]: "tcp socket %s" % words[1] for words in tcp_sockets(pid)}
+    with open("/proc/%d/net/unix" % pid, encoding="utf-8", errors="replace") as table:
+        for line in list(table)[1:]:
+            words = line.split()
+            found[words[6]] = "unix socket %s" % (words[7] if len(words) > 7 else "without a name")
+    return found
+
+
+def holdings(pid):
+    """Inodes of its sockets, and what it has mapped from /dev/shm."""
+    inodes, files = set(), set()
+    try:
+        for fd in os.listdir("/proc/%d/fd" % pid):
+            try:
+                target = os.readlink("/proc/%d/fd/%s" % (pid, fd))
+            except OSError:
+                continue  # closed meanwhile
+            if target.startswith("socket:["):
+                inodes.add(target[len("socket:["):-1])
+        with open("/proc/%d/maps" % pid, encoding="utf-8", errors="replace") as maps:
+            files = {line.split()[5] for line in maps if " /dev/shm/" in line and "weft" in line}
+    except OSError:
+        pass  # it has just ended
+    return inodes, files
 
 
 class Machine:
@@ -40,6 +77,7 @@ class Machine:
 
     def __init__(self):
         self.before = {}
+        self.held = set(), set()  # by ranks of this job, at any time
         self.remember()
 
     def keepers(self):
@@ -49,6 +87,13 @@ class Machine:
     def remember(self):
         """What is there before a job."""
         self.before = {host: (unix_names(pid), listeners(pid)) for host, pid in self.keepers().items()}
+        self.held = set(), set()
+
+    def watch(self, job):
+        """What its ranks hold now must be gone when they are."""
+        for rank in job.rank:
+            for known, now in zip(self.held, holdings(rank.pid)):
+                known |= now
 
     @staticmethod
     def where(unused_host):
@@ -63,8 +108,11 @@ class Machine:
         return free_ports(1)
 
     def left_behind(self):
-        """On this machine others live, too."""
-        return []
+        """On this machine others live, too: only what was the ranks' counts."""
+        inodes, files = self.held
+        inodes = inodes - holdings(os.getpid())[0]  # it has inherited some to them
+        return [what for inode, what in sockets(os.getpid()).items() if inode in inodes] + \
+               [name for name in files if os.path.exists(name)]
 
     def check_clean(self, unused_job):
         end = time.monotonic() + CLEAN_S
@@ -145,6 +193,9 @@ class Hosts(Machine):
 
     def address(self, host):
         return self.lab.address(host)
+
+    def watch(self, unused_job):
+        """Nobody else lives here."""
 
     def left_behind(self):
         found = []

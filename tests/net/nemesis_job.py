@@ -199,6 +199,7 @@ class Job:
 
     def end(self, word, within):
         """All close after this word; nothing is left of them."""
+        self.ground.watch(self)
         for rank in self.living():
             rank.order(word)
         end = time.monotonic() + within

@@ -19,12 +19,14 @@
 #include "nemesis.h"
 
 #include <malloc.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@
 #define AGREE_EVERY 16
 #define PATIENCE_NS UINT64_C(200000000)
 #define SHRINKS_MAX 16
+#define CHILD_S 30 /* of the one that is planted: longer than a job */
 
 /* Written by the thread that reads stdin. */
 static struct {
@@ -333,6 +336,31 @@ static void fork_worker(int leash)
     }
 }
 
+/* A port on which a child listens for a while after this rank has ended; -1: it was not planted. */
+static int plant_socket(void)
+{
+    const struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const struct sockaddr_in old = {.sin_family = AF_INET,
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&any, sizeof(any)) != 0) { /* without IPv6 */
+        close(fd);
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (fd < 0 || bind(fd, (const struct sockaddr *)&old, sizeof(old)) != 0) {
+            return -1;
+        }
+    }
+    if (listen(fd, 1) == 0 && fork() == 0) {
+        close(STDIN_FILENO);
+        close(STDOUT_FILENO);
+        close(STDERR_FILENO);
+        alarm(CHILD_S);
+        pause();
+        _exit(0);
+    }
+    return fd;
+}
+
 static uint64_t number_of(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
@@ -341,7 +369,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 
 static enum plant find_plant(void)
 {
-    static const char *const names[] = {"", "wrong", "leak", "lie", "verdict"};
+    static const char *const names[] = {"", "wrong", "leak", "lie", "verdict", "socket"};
     const char *name = getenv("NEMESIS_PLANT");
     for (unsigned i = 1; name != NULL && self.number == 3 && i < sizeof(names) / sizeof(names[0]);
          i++) {
@@ -411,7 +439,11 @@ static int run(void)
     if (self.plant == PLANT_LEAK && dup(STDERR_FILENO) < 0) {
         return 1;
     }
+    int planted = self.plant == PLANT_SOCKET ? plant_socket() : -1;
     status = close_all(teams, go_on(teams, limit_ns));
+    if (planted >= 0) {
+        close(planted);
+    }
     tell_closed(status, &before, heap);
     return self.is_wrong ? 1 : 0;
 }

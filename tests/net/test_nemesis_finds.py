@@ -32,6 +32,9 @@ class NemesisFinds(unittest.TestCase):
     def test_two_verdicts(self):
         self.check("verdict", "not one verdict|blames", "--faults", "other")
 
+    def test_a_socket_that_is_left(self):
+        self.check("socket", "left behind: .*tcp socket", "--faults", "other")
+
 
 if __name__ == "__main__":
     ranks.main()

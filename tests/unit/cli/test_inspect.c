@@ -5,6 +5,9 @@
 #include "wire/dump.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #define RANKS 4
 #define ENTRIES 16
@@ -292,7 +295,7 @@ static void damaged_files_are_named(void **state)
     save_all(&bench, WEFT_RECORD_ASKED);
     snprintf(path, sizeof(path), "%s/2.dump", bench.folder);
     assert_int_equal(truncate(path, 9000), 0);
-    cli_run(&cli, "inspect", bench.folder);
+    cli_run(&cli, "inspect", path);
     assert_int_equal(cli.status, 1);
     assert_string_equal(cli.out, "");
     assert_has(cli.err, "2.dump: it has 9000 bytes, and 16 operations take 9216");
@@ -313,6 +316,92 @@ static void damaged_files_are_named(void **state)
     cli_run(&cli, "inspect", "/nowhere/1.dump");
     assert_int_equal(cli.status, 1);
     assert_has(cli.err, "/nowhere/1.dump: No such file");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+static void files_that_cannot_be_read_do_not_hide_the_others(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    char path[128];
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 2);
+    begin(&bench, 0, 2, WEFT_BARRIER);
+    save_all(&bench, WEFT_RECORD_FAILED);
+    snprintf(path, sizeof(path), "%s/2.dump", bench.folder);
+    assert_int_equal(truncate(path, 9000), 0);
+    cli_run(&cli, "inspect", "/nowhere.dump", bench.folder, "--pid", "2147483646");
+    assert_int_equal(cli.status, 1);
+    assert_says(&cli, "Ranks 1,3 have not entered barrier #2 since ");
+    assert_says(&cli, "There is no recording of rank 2.");
+    assert_says(&cli, "/nowhere.dump: No such file");
+    assert_says(&cli, "2.dump: it has 9000 bytes, and 16 operations take 9216");
+    assert_says(&cli, "pid 2147483646: there is no such process");
+    assert_width(cli.out);
+    cli_close(&cli);
+    cli_run(&cli, "inspect", bench.folder, "--json");
+    assert_int_equal(cli.status, 1);
+    assert_has(cli.out, "\"ranks\": [1, 3]");
+    assert_has(cli.out, "\"notes\": [\"");
+    assert_int_equal(support_count(cli.out, "\n"), 1);
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
+/* A file that speaks of many ranks is not one of many ranks. */
+static void memory_is_taken_for_recordings_not_for_ranks(void **state)
+{
+    const struct weft_recorder_spec spec = {
+        .entries = ENTRIES, .job = "job", .rank = 3, .ranks = WEFT_RANKS_MAX, .host = "node7"};
+    struct rusage usage;
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    weft_recorder_close(&bench.rank[3]);
+    weft_recorder_open(&spec, &bench.rank[3]);
+    for (uint32_t i = 0; i < ENTRIES; i++) {
+        const struct weft_record_call call = {.comm = COMM + i, .signature = 1, .chain = 1};
+        weft_recorder_comm_open(&bench.rank[3], COMM + i, 3, WEFT_RANKS_MAX);
+        weft_recorder_begin(&bench.rank[3], &call);
+    }
+    save(&bench, 3, WEFT_RECORD_FAILED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_int_equal(cli.status, 0);
+    assert_says(&cli, "Rank 3 has been inside allreduce #0");
+    assert_says(&cli, "There is no recording of ranks 0-2,4-999999.");
+    cli_close(&cli);
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &usage), 0);
+    assert_in_range(usage.ru_maxrss, 1, 512 * 1024); /* KiB; a sanitizer takes most of it */
+    close_ranks(&bench);
+}
+
+/* Lines go when the ring has gone around, and the first calls have none: how many there were stays. */
+static void control_calls_count_though_they_are_not_recorded(void **state)
+{
+    const struct weft_record_call control = {
+        .comm = COMM,
+        .number = 5,
+        .signature = 1,
+        .what = weft_record_what(WEFT_RECORD_CONTROL_BARRIER, WEFT_U8, 0, 0, 0)};
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 2);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        if (rank != 2) {
+            weft_recorder_begin(&bench.rank[rank], &control);
+        }
+        weft_recorder_comm_calls(&bench.rank[rank], COMM, rank == 2 ? 5 : 6);
+    }
+    save_all(&bench, WEFT_RECORD_FAILED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_int_equal(cli.status, 0);
+    assert_says(&cli, "Rank 2 has not entered control_barrier #5 since ");
+    assert_says(&cli, "The last one that all recorded ranks ended is #4.");
     cli_close(&cli);
     close_ranks(&bench);
 }
@@ -338,23 +427,30 @@ static void it_is_asked_for_dumps_or_pids(void **state)
     cli_close(&cli);
 }
 
-/* Threads of one process are several ranks: here they are this test's. */
 /* It may be the one that never came. */
 static void a_process_without_a_recorder_does_not_hide_the_others(void **state)
 {
     struct bench bench;
     struct cli cli;
-    char pids[64];
+    char pids[64], byte = 0;
+    int forked[2];
     pid_t child;
     (void)state;
     open_ranks(&bench);
     do_all(&bench, 3);
-    child = fork(); /* it has none of our descriptors */
+    assert_int_equal(pipe2(forked, O_CLOEXEC), 0);
+    child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        pause();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (write(forked[1], &byte, 1) == 1) { /* by now it has none of our descriptors */
+            pause();
+        }
         _exit(0);
     }
+    assert_int_equal(read(forked[0], &byte, 1), 1);
+    close(forked[0]);
+    close(forked[1]);
     snprintf(pids, sizeof(pids), "%d,%d", (int)getpid(), (int)child);
     cli_run(&cli, "inspect", "--pid", pids);
     assert_int_equal(cli.status, 0);
@@ -366,6 +462,7 @@ static void a_process_without_a_recorder_does_not_hide_the_others(void **state)
     close_ranks(&bench);
 }
 
+/* Threads of one process are several ranks: here they are this test's. */
 static void the_recorders_of_a_process_are_found_and_merged(void **state)
 {
     struct bench bench;
@@ -406,6 +503,9 @@ int main(void)
         cmocka_unit_test(ranks_without_a_recording_are_named),
         cmocka_unit_test(whom_they_wait_for_is_said),
         cmocka_unit_test(damaged_files_are_named),
+        cmocka_unit_test(files_that_cannot_be_read_do_not_hide_the_others),
+        cmocka_unit_test(memory_is_taken_for_recordings_not_for_ranks),
+        cmocka_unit_test(control_calls_count_though_they_are_not_recorded),
         cmocka_unit_test(it_is_asked_for_dumps_or_pids),
         cmocka_unit_test(a_process_without_a_recorder_does_not_hide_the_others),
         cmocka_unit_test(the_recorders_of_a_process_are_found_and_merged),

@@ -11,6 +11,7 @@
 #include "wire/dump.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,38 @@ static void a_directory_gets_a_file_named_by_job_and_rank(void **state)
     close_scene(&scene);
 }
 
+#define WRITERS 4
+
+static void *write_often(void *arg)
+{
+    const struct scene *scene = arg;
+    bool is_good = true;
+    for (int i = 0; i < 200; i++) {
+        is_good &= weft_dump(scene->comm, scene->path) == WEFT_OK;
+    }
+    return is_good ? arg : NULL;
+}
+
+/* Also one of them and a failure's. */
+static void threads_that_write_the_same_file_do_not_disturb_each_other(void **state)
+{
+    struct scene scene;
+    pthread_t threads[WRITERS];
+    void *result;
+    (void)state;
+    open_scene(&scene);
+    for (int i = 0; i < WRITERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, write_often, &scene), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_non_null(result);
+    }
+    read_dump(&scene, scene.path);
+    assert_int_equal(count_files(&scene), 1);
+    close_scene(&scene);
+}
+
 static void what_cannot_be_written_is_said(void **state)
 {
     struct scene scene;
@@ -231,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_recorded_with_what_they_were_given),
         cmocka_unit_test(a_directory_gets_a_file_named_by_job_and_rank),
+        cmocka_unit_test(threads_that_write_the_same_file_do_not_disturb_each_other),
         cmocka_unit_test(what_cannot_be_written_is_said),
         cmocka_unit_test(a_failure_writes_the_file_before_calls_return),
         cmocka_unit_test(no_secret_is_in_the_file),

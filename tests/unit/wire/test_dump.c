@@ -42,6 +42,7 @@ static void open_sample(struct sample *sample)
     assert_non_null(sample->copy);
     memset(sample->copy, 0, LEN);
     weft_recorder_comm_open(&sample->recorder, 77, 1, 3);
+    weft_recorder_comm_calls(&sample->recorder, 77, 9);
     weft_recorder_end(&sample->recorder, record(sample, 0, WEFT_ALLREDUCE, 0), WEFT_OK);
     weft_recorder_end(&sample->recorder, record(sample, 1, WEFT_BROADCAST, 2), WEFT_ERR_PEER);
     weft_recorder_note(&sample->recorder, record(sample, 0, WEFT_RECORD_RECV, 3), 3, 40);
@@ -64,8 +65,7 @@ static void what_was_recorded_comes_back(void **state)
     struct weft_dump dump;
     struct weft_dump_entry entry;
     char name[WEFT_RECORD_NAME_LEN];
-    uint32_t rank, ranks;
-    uint64_t id;
+    struct weft_dump_comm comm;
     (void)state;
     open_sample(&sample);
     assert_int_equal(weft_wire_dump_open(sample.copy, LEN, NULL, &dump), WEFT_OK);
@@ -74,9 +74,9 @@ static void what_was_recorded_comes_back(void **state)
     assert_int_equal(dump.status, WEFT_ERR_PEER);
     assert_string_equal(dump.host, "node7");
     assert_string_equal(dump.text, "rank 1?died");
-    assert_true(weft_wire_dump_comm(&dump, 0, &id, &rank, &ranks));
-    assert_true(id == 77 && rank == 1 && ranks == 3);
-    assert_false(weft_wire_dump_comm(&dump, 1, &id, &rank, &ranks));
+    assert_true(weft_wire_dump_comm(&dump, 0, &comm));
+    assert_true(comm.id == 77 && comm.rank == 1 && comm.ranks == 3 && comm.control_calls == 9);
+    assert_false(weft_wire_dump_comm(&dump, 1, &comm));
     assert_true(weft_wire_dump_entry(&dump, 0, &entry));
     assert_int_equal(entry.state, WEFT_DUMP_ENDED);
     assert_int_equal(entry.status, WEFT_OK);
@@ -118,10 +118,10 @@ static void memory_of_a_rank_is_read_with_the_time_of_reading(void **state)
 {
     struct sample sample;
     struct weft_dump dump;
-    struct weft_dump_time now;
+    struct weft_recorder_time now;
     (void)state;
     open_sample(&sample);
-    now = (struct weft_dump_time){weft_clock_ticks(), weft_clock_ns(), weft_clock_real_ns()};
+    now = weft_recorder_now();
     assert_int_equal(weft_wire_dump_open(sample.recorder.image, LEN, &now, &dump), WEFT_OK);
     assert_int_equal(dump.taken.ns, now.ns);
     assert_int_equal(weft_wire_dump_open(sample.recorder.image, LEN, NULL, &dump),
@@ -167,7 +167,7 @@ static void every_flipped_bit_is_refused(void **state)
 static void live_memory_may_hold_anything(void **state)
 {
     static const uint8_t planted[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
-    static const struct weft_dump_time now = {UINT64_MAX, UINT64_MAX, INT64_MAX};
+    static const struct weft_recorder_time now = {UINT64_MAX, UINT64_MAX, INT64_MAX};
     struct sample sample;
     struct weft_dump dump;
     struct weft_dump_entry entry;
