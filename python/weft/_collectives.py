@@ -35,10 +35,10 @@ CODES = {lib.weft_coll_name(code).decode(): code for code in range(_capi.WEFT_CO
 
 
 def _op_code(operation: str, op: str, kind: Kind) -> int:
-    code = kind.ops.get(op)
+    code = kind.ops.get(op) if isinstance(op, str) else None
     if code is not None:
         return code
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise refuse(operation, "op %r; there are %s" % (op, ", ".join(OPS)))
     if kind.code is None:
         raise ArrayError("%s: %s cannot be reduced; reduce its parts (.real, .imag, a view of numbers), or convert it"
@@ -274,12 +274,19 @@ def _spelled_out(operation: str, code: int, scale: Optional[float], timeout: Opt
     if scale is not None:
         if code not in (OPS["sum"], SCALED):
             raise refuse(operation, "scale is for sums")
-        code, fields["scale"] = SCALED, float(scale)
+        code, fields["scale"] = SCALED, _factor(operation, scale)
     if timeout is not None:
         fields["timeout_ms"] = limit(timeout)
     if algorithm is not None:
         fields["algorithm"] = _checks.text(operation, "algorithm", algorithm)
     return code, fields or None
+
+
+def _factor(operation: str, scale: Any) -> float:
+    try:
+        return float(scale)
+    except (TypeError, ValueError, OverflowError):
+        raise refuse(operation, "scale is a %s; it must be a number" % type(scale).__name__) from None
 
 
 def _merged(fields: Optional[Dict[str, Any]], arrays: _Arrays) -> Optional[Dict[str, Any]]:
