@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from ctypes import byref, c_int, c_void_p, create_string_buffer
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import _checks, _interrupt
 from ._capi import (WEFT_ID_TEXT_LEN, WEFT_OK, lib, weft_call_t, weft_comm_t, weft_config_t, weft_id_t, weft_mem_t)
@@ -17,8 +17,8 @@ from ._collectives import CODES, FIELDS, FUNCTIONS, Call, Collectives
 from ._errors import BusyError, Error, InvalidError, check, closed, failure, last_text, verdict_on
 from ._messages import ANY_SOURCE, ANY_TAG, Control, Message, Messages, probe
 from ._onesided import OneSided
-from ._requests import Operation, Orphans, Request
-from ._waiting import Glance, Used, blocking, in_helper, limit
+from ._requests import Kept, Operation, Orphans, Request
+from ._waiting import blocking, glancing, in_helper, limit, noted, using
 
 INT_MIN, INT_MAX = _checks.INT_MIN, _checks.INT_MAX
 LOOK_S = 0.05  # longer than a call that does not wait is inside
@@ -132,11 +132,12 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
     def __init__(self, handle: c_void_p, parent: Optional[Comm] = None):
         self._handle: Optional[int] = handle.value
         self._parent = parent  # must be closed after this one, so it lives as long
-        self._inside: Dict[int, Any] = {}  # who is in a call on it (Used): closing waits for none of them
+        self._inside: Dict[int, Any] = {}  # who is in a call on it (_waiting.py): closing is refused
         self._closing = threading.RLock()  # held by who closes it
         self._is_closed = False
         self._is_dropped = False  # nobody holds it any more: to be closed after its parts
         self._lent = {}
+        self._kept: Dict[int, Kept] = {}  # arrays of requests, operations and registered memory
         self._orphans = Orphans()
         self.rank = self._ask("weft_comm_rank")
         self.ranks = self._ask("weft_comm_ranks")
@@ -181,12 +182,8 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
         """A call without a request, which may block."""
         blocking(self, operation, function, *arguments)
 
-    def _used(self, operation: str) -> Used:
-        return Used(self, operation)
-
     def _is_working(self) -> bool:
-        with self._used("status") as handle:
-            return lib.weft_comm_status(handle) == WEFT_OK
+        return using(self, "status", lib.weft_comm_status) == WEFT_OK
 
     def _handle_or_none(self, token: Any) -> Optional[int]:
         """For who is inside, by this token, and found no handle: somebody closes it, or tries to. None: it was closed.
@@ -202,32 +199,31 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
             raise closed(operation)
         return handle
 
-    def _adopt(self, request: c_void_p, keep: Any) -> None:
+    def _adopt(self, request: Request) -> None:
         """Of a request that is dropped. The garbage collector calls this wherever it likes, so it waits for nobody."""
         if not self._is_closed:
-            self._orphans.adopt(request, keep)
+            self._orphans.adopt(request._handle, request._keep)
             self._sweep()
 
-    def _adopt_op(self, op: Any, keep: Any) -> None:
+    def _adopt_op(self, op: Operation) -> None:
         if not self._is_closed:
-            self._orphans.adopt_op(op, keep)
+            self._orphans.adopt_op(op._handle, op._keep)
             self._sweep()
         else:
-            lib.weft_op_destroy(op)
+            lib.weft_op_destroy(op._handle)
 
     def _sweep(self) -> None:
         if self._orphans:
-            with Glance(self) as handle:
-                if handle is not None:  # else closing ends them
-                    self._orphans.sweep()
+            glancing(self, lambda handle: None if handle is None else self._orphans.sweep())  # None: closing ends them
 
-    def _deregister(self, mem: weft_mem_t, keep: Any) -> None:
+    def _deregister(self, mem: weft_mem_t, keep: Kept) -> None:
         """Of registered memory that is dropped."""
-        with Glance(self) as handle:
-            if handle is not None:
+        def deregister(handle: Optional[int]) -> None:
+            if handle is not None:  # else other ranks may write to it until it is closed
                 lib.weft_mem_deregister(handle, byref(mem))
-            elif not self._is_closed:
-                self._lent[id(keep)] = keep  # other ranks may write to it until it is closed
+                keep.let_go()
+
+        glancing(self, deregister)
 
     @property
     def begin(self) -> Begin:
@@ -270,8 +266,7 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
         """A communicator of those who are left after ranks died or closed. Collective among them; this one stays open
         and is closed after the new one."""
         def shrink(handle_p: Any) -> int:
-            with self._used("shrink") as handle:
-                return lib.weft_comm_shrink(handle, handle_p)
+            return using(self, "shrink", lambda handle: lib.weft_comm_shrink(handle, handle_p))
 
         return _Start().run("shrink", shrink, parent=self)
 
@@ -281,36 +276,29 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
     def error(self) -> Optional[Error]:
         """What ended this communicator (an exception to look at or raise); None while it works. Any thread."""
         try:
-            with self._used("") as handle:
-                ended = verdict_on(handle)
-                if ended is not None:
-                    return failure(ended.status, "", handle, ended.text.decode(errors="replace"))
-                status = lib.weft_comm_status(handle)
-                return None if status == WEFT_OK else failure(status, "", handle)  # a forked child's
+            return using(self, "", _error_of)
         except InvalidError as error:
             return error  # it was closed
 
     def error_fd(self) -> int:
         """A descriptor that becomes readable once the communicator has ended, for poll and event loops; do not read or
         close it."""
-        with self._used("error_fd"):
-            return self._ask("weft_comm_error_fd")
+        fd = c_int()
+        self._call("error_fd", lib.weft_comm_error_fd, byref(fd))
+        return fd.value
 
     def set_timeout(self, seconds: Optional[float]) -> None:
         """How long operations begun from now on may take; None: as WEFT_TIMEOUT says."""
-        with self._used("set_timeout") as handle:
-            check(lib.weft_comm_set_timeout(handle, limit(seconds)), "set_timeout", handle)
+        self._call("set_timeout", lib.weft_comm_set_timeout, limit(seconds))
 
     def abort(self, reason: str = "") -> None:
         """Ends the communicator on all ranks: every call on it, also one that waits, raises AbortedError."""
         words = reason.encode(errors="replace").replace(b"\0", b" ")
-        with self._used("abort") as handle:
-            check(lib.weft_abort(handle, words or None), "abort", handle)
+        self._call("abort", lib.weft_abort, words or None)
 
     def dump(self, path: Union[str, os.PathLike, None] = None) -> None:
         """Writes this rank's flight recorder for `weft inspect`; path: a file or a directory, None: WEFT_DUMP's."""
-        with self._used("dump") as handle:
-            check(lib.weft_dump(handle, _checks.text("dump", "path", path or None)), "dump", handle)
+        self._call("dump", lib.weft_dump, _checks.text("dump", "path", path or None))
 
     # ---- the end ----
 
@@ -320,6 +308,7 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
         with self._closing:
             if self._handle is not None:
                 self._close_now()
+                self._orphans.end()
         if self._parent is not None and self._parent._is_dropped:
             self._parent._close_quietly()
 
@@ -332,27 +321,22 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
 
     def _close_now(self) -> None:
         handle, self._handle = self._handle, None  # from here on nobody gets in
-        is_begun = False
+        outcome: List[int] = []
         try:
             if not self._is_left_alone():
                 raise BusyError("close: a thread is in a call on this communicator; abort() it first, or wait",
                                 operation="close")
             with _interrupt.ending:  # Ctrl-C may just have ended the call before this one
-                is_begun = True
-                status = lib.weft_comm_close(handle)
-        except BaseException:
-            if not is_begun:
+                noted(outcome, lib.weft_comm_close, handle)
+        finally:
+            if not outcome or outcome[0] in (BusyError.status, InvalidError.status):  # nothing has happened
                 self._handle = handle
-            raise
-        error = None if status == WEFT_OK else failure(status, "close", None, last_text())
-        if status in (BusyError.status, InvalidError.status):  # nothing has happened
-            self._handle = handle
-        else:
-            self._is_closed = True
-            self._lent = {}
-            self._orphans.end()
-        if error is not None:
-            raise error
+            else:
+                self._is_closed = True
+                self._lent = {}
+                self._kept.clear()
+        if outcome[0] != WEFT_OK:
+            raise failure(outcome[0], "close", None, last_text())
 
     def _close_quietly(self) -> None:
         try:
@@ -382,6 +366,14 @@ class Comm(Collectives[Any], Messages[None, Message], OneSided, Control):
         if getattr(self, "_handle", None) is not None:
             self._is_dropped = True
             self._close_quietly()
+
+
+def _error_of(handle: int) -> Optional[Error]:
+    ended = verdict_on(handle)
+    if ended is not None:
+        return failure(ended.status, "", handle, ended.text.decode(errors="replace"))
+    status = lib.weft_comm_status(handle)
+    return None if status == WEFT_OK else failure(status, "", handle)  # a forked child's
 
 
 def _summary(kind: type, error: BaseException) -> str:

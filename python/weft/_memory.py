@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Union
 from . import _checks
 from ._buffers import describe
 from ._capi import lib, weft_mem_t
-from ._errors import InvalidError, check
+from ._errors import Error, InvalidError, check
+from ._requests import Kept
 
 if TYPE_CHECKING:
     from ._comm import Comm
@@ -73,12 +74,17 @@ class Memory:
 
     def __init__(self, comm: Comm, array: Any):
         address, count, kind, keep = describe(array, True)
-        self._keep = keep
+        self._keep = Kept(comm, keep)
         self.array = array
         self.nbytes = count * kind.size
         self.handle = MemoryHandle(bytes(HANDLE_LEN))
         self._comm = comm  # before: when Ctrl-C comes after it was registered, the finalizer knows
-        comm._call("register", lib.weft_mem_register, address, self.nbytes, byref(self.handle._mem))
+        try:
+            comm._call("register", lib.weft_mem_register, address, self.nbytes, byref(self.handle._mem))
+        except Error:
+            self._comm = None
+            self._keep.let_go()
+            raise
 
     def __reduce__(self) -> Any:
         raise TypeError("a weft.Memory cannot be copied or pickled; pass on bytes(memory.handle)")
@@ -94,7 +100,7 @@ class Memory:
         comm, self._comm = self._comm, None
         if comm is not None and not comm._is_closed:
             comm._call("deregister", lib.weft_mem_deregister, byref(self.handle._mem))
-        self._keep = None
+            self._keep.let_go()
 
     def __enter__(self) -> Memory:
         return self

@@ -11,7 +11,7 @@ from ._capi import (WEFT_ANY_SOURCE, WEFT_ANY_TAG, WEFT_CONTROL_MAX, WEFT_ERR_TI
 from ._checks import U32_MAX
 from ._errors import check
 from ._requests import Message
-from ._waiting import wait_in_slices
+from ._waiting import using, wait_in_slices
 
 if TYPE_CHECKING:
     from ._comm import Comm
@@ -96,10 +96,13 @@ def probe(comm: Comm, source: int, tag: int, timeout: Optional[float]) -> Option
     """Of Comm.probe()."""
     source, tag = _checks.rank_or_any("probe", source, comm.ranks), _checks.tag_or_any("probe", tag)
     found = weft_message_t()
-    with comm._used("probe") as handle:
+
+    def look(handle: int) -> Optional[Message]:
         status = wait_in_slices(lambda ms: lib.weft_probe(handle, source, tag, ms, byref(found)),
                                 lambda: lib.weft_comm_status(handle) == WEFT_OK, timeout)
         if status == WEFT_ERR_TIMEOUT and lib.weft_comm_status(handle) == WEFT_OK:
             return None
         check(status, "probe", handle)
-    return Message(found)
+        return Message(found)
+
+    return using(comm, "probe", look)

@@ -11,7 +11,7 @@ from ._capi import WEFT_ERR_TIMEOUT, WEFT_NO_LIMIT, WEFT_OK, lib
 from ._checks import U64_MAX
 from ._errors import ArrayError, StillRunning, check
 from ._memory import Memory, MemoryHandle, mem_of
-from ._waiting import Used, interruptible, wait_in_slices
+from ._waiting import interruptible, using, wait_in_slices
 
 Where = Union[MemoryHandle, Memory, bytes]
 SIGNAL_LEN = 8
@@ -23,9 +23,6 @@ class OneSided:
     _lent: Dict[int, Any]
 
     def _call(self, operation: str, function: Any, *arguments: Any) -> None:
-        raise NotImplementedError
-
-    def _used(self, operation: str) -> Used:
         raise NotImplementedError
 
     def _begin(self, operation: str, keep: Any, function: Any, *arguments: Any) -> None:
@@ -68,12 +65,9 @@ class OneSided:
         if kind.name not in ("u64", "i64") or index >= count:
             raise ArrayError("wait_signal: word %d of %d x %s; signals are 64-bit integers" % (index, count, kind.name),
                              operation="wait_signal")
-        with self._used("wait_signal") as handle:
-            status = _wait_for_signal(self, handle, (address + index * SIGNAL_LEN, value), timeout)
-            if status == WEFT_ERR_TIMEOUT and lib.weft_comm_status(handle) == WEFT_OK:
-                raise StillRunning("the signal is not %d yet after %g s" % (value, timeout or 0),
-                                   operation="wait_signal")
-            check(status, "wait_signal", handle)
+        comm: Any = self
+        using(comm, "wait_signal", lambda handle: _wait_for_signal(comm, handle, (address + index * SIGNAL_LEN, value),
+                                                                   timeout))
         del keep
 
     def fence(self) -> None:
@@ -94,11 +88,16 @@ def _offset(operation: str, name: str, value: Any) -> int:
     return _checks.integer(operation, name, value, 0, _checks.LEN_MAX)
 
 
-def _wait_for_signal(comm: Any, handle: int, awaited: Tuple[int, int], timeout: Optional[float]) -> int:
+def _wait_for_signal(comm: Any, handle: int, awaited: Tuple[int, int], timeout: Optional[float]) -> None:
     """awaited: the word's address and value."""
     def step(ms: int) -> int:
         return interruptible(comm, lib.weft_wait_signal, handle, *awaited, ms)
 
-    if timeout is None:  # only a wait without a limit ends at the communicator's deadline
-        return step(WEFT_NO_LIMIT)
-    return wait_in_slices(step, lambda: lib.weft_comm_status(handle) == WEFT_OK, timeout)
+    def is_working() -> bool:
+        return lib.weft_comm_status(handle) == WEFT_OK
+
+    # only a wait without a limit ends at the communicator's deadline
+    status = step(WEFT_NO_LIMIT) if timeout is None else wait_in_slices(step, is_working, timeout)
+    if status == WEFT_ERR_TIMEOUT and is_working():
+        raise StillRunning("the signal is not %d yet after %g s" % (awaited[1], timeout or 0), operation="wait_signal")
+    check(status, "wait_signal", handle)

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypeVar
 
 from . import _capi, _checks, _interrupt
 from ._capi import WEFT_ERR_TIMEOUT, WEFT_NO_LIMIT, WEFT_OK, lib
@@ -18,6 +18,8 @@ from ._interrupt import current
 
 if TYPE_CHECKING:
     from ._comm import Comm
+
+Result = TypeVar("Result")
 
 SLICE_MS = 100  # the longest that Ctrl-C waits for a request
 
@@ -54,6 +56,13 @@ def wait_in_slices(step: Callable[[int], int], is_running: Callable[[], Any], ti
             return status
 
 
+def noted(outcome: List[int], function: Callable[..., int], *arguments: Any) -> int:
+    """function(*arguments), whose status is in outcome also when a signal handler raises right after it. (Python runs
+    handlers after calls that it makes itself; this one list.extend() makes, which puts the status away before.)"""
+    outcome.extend(map(function, *[(argument,) for argument in arguments]))
+    return outcome[-1]
+
+
 def in_helper(call: Callable[[], int]) -> Tuple[int, Optional[str]]:
     """call() in a thread of its own when this is the main thread, which Ctrl-C can then leave; its status and text."""
     if _get_ident() != _interrupt.MAIN:
@@ -75,42 +84,37 @@ def in_helper(call: Callable[[], int]) -> Tuple[int, Optional[str]]:
     return outcome[0]
 
 
-class Used:
-    """While a call is inside of this, nobody closes the communicator; `as` gives its handle. A call enters first and
-    then looks at the handle, who closes takes the handle away and then looks who is inside: one of them sees the other.
-    """
-    __slots__ = ("_comm", "_operation")
+# Who makes a call on a communicator is written down in comm._inside, so that nobody closes it meanwhile. A call enters
+# first and then looks at the handle; who closes takes the handle away and then looks who is inside: one of them sees the
+# other. A signal handler may raise after any call that Python makes, so what must be undone is done after `try` and
+# without a call, and undone by a single one, of what is at hand; `with` and methods of ours would leave gaps.
 
-    def __init__(self, comm: Comm, operation: str):
-        self._comm = comm
-        self._operation = operation
-
-    def __enter__(self) -> int:
-        comm = self._comm
-        comm._inside[id(self)] = self
-        if comm._handle is not None:
-            return comm._handle
-        try:
-            return comm._handle_after_close(self, self._operation)
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_: Any) -> None:
-        self._comm._inside.pop(id(self), None)
+def using(comm: Comm, operation: str, action: Callable[[int], Result]) -> Result:
+    """action(handle), while nobody closes the communicator."""
+    inside = comm._inside
+    leave = inside.pop
+    token = (comm,)
+    key = id(token)
+    try:
+        inside[key] = token
+        handle = comm._handle
+        return action(handle if handle is not None else comm._handle_after_close(token, operation))
+    finally:
+        leave(key, None)
 
 
-class Glance(Used):
-    """The same for finalizers, which run wherever the garbage collector likes and so wait for nobody; None: it was
-    closed, or somebody is closing it."""
-    __slots__ = ()
-
-    def __init__(self, comm: Comm):
-        super().__init__(comm, "")
-
-    def __enter__(self) -> Optional[int]:  # type: ignore[override]
-        self._comm._inside[id(self)] = self
-        return self._comm._handle
+def glancing(comm: Comm, action: Callable[[Optional[int]], None]) -> None:
+    """The same for finalizers, which run wherever the garbage collector likes and so wait for nobody; a handle of None:
+    it was closed, or somebody is closing it."""
+    inside = comm._inside
+    leave = inside.pop
+    token = (comm,)
+    key = id(token)
+    try:
+        inside[key] = token
+        action(comm._handle)
+    finally:
+        leave(key, None)
 
 
 def interruptible(comm: Comm, function: Callable[..., int], *arguments: Any) -> int:
@@ -125,12 +129,14 @@ def interruptible(comm: Comm, function: Callable[..., int], *arguments: Any) -> 
 
 
 def blocking(comm: Comm, operation: str, function: Callable[..., int], *arguments: Any) -> None:
-    """function(handle, *arguments), which may block: Used and interruptible() in one, as all calls go through here."""
+    """function(handle, *arguments), which may block: using() and interruptible() in one, as most calls go through here.
+    """
     inside = comm._inside
+    leave = inside.pop
     token = (comm,)
     key = id(token)
     is_main = _get_ident() == _interrupt.MAIN
-    try:  # Ctrl-C may raise after any call: what `finally` undoes is done without one
+    try:
         inside[key] = token
         handle = comm._handle
         if handle is None:
@@ -141,9 +147,11 @@ def blocking(comm: Comm, operation: str, function: Callable[..., int], *argument
         if status != WEFT_OK:
             raise failure(status, operation, handle)
     finally:
-        if is_main:
-            current[0] = None
-        inside.pop(key, None)
+        try:
+            leave(key, None)
+        finally:
+            if is_main:
+                current[0] = None
 
 
 def is_ended(request: c_void_p) -> bool:
