@@ -62,14 +62,18 @@ def _take_wakeup_fd(fd: int) -> bool:
         others = signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
     except ValueError:  # in an interpreter that hears no signals
         return False
-    if others != -1:  # somebody has use for it already
+    if others not in (-1, fd):  # somebody has use for it already
         signal.set_wakeup_fd(others)
-    return others == -1
+    return others in (-1, fd)
 
 
 def watch() -> None:
-    """Begins to look after Ctrl-C; called whenever a communicator is made, does its work once."""
-    if _state["thread"] is not None or threading.get_ident() != MAIN:
+    """Begins to look after Ctrl-C; called whenever a communicator is made. Again, when an event loop that has ended
+    since took the descriptor and gave it back to nobody."""
+    if threading.get_ident() != MAIN:
+        return
+    if _state["writer"] is not None:
+        _take_wakeup_fd(_state["writer"].fileno())
         return
     reader, writer = socket.socketpair()
     writer.setblocking(False)

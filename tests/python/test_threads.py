@@ -4,56 +4,27 @@ that was freed. A job of one rank is enough for nearly all of it."""
 import copy
 import ctypes
 import gc
-import os
 import pickle
 import signal
 import sys
 import tempfile
 import threading
-import time
 import unittest
-import warnings
 import weakref
 from unittest import mock
 
 import numpy as np
 
 import job
-from job import assert_raises
+from job import DEADLINE_S, assert_raises, in_thread, wait_until
 
 import weft
 from weft import _collectives, _waiting
 from weft._capi import lib
 
-DEADLINE_S = 60
-
 
 def alone():
     return weft.create(weft.Id.create(), 0, 1)
-
-
-def in_thread(action):
-    """What action() gave or raised in a thread of its own."""
-    outcome = []
-
-    def work():
-        try:
-            outcome.append(action())
-        except BaseException as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(DEADLINE_S)
-    assert outcome, "the thread did not come back"
-    return outcome[0]
-
-
-def wait_until(is_so):
-    end = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.001)
 
 
 class Intruder:
@@ -409,69 +380,6 @@ class Leaving(unittest.TestCase):
             comm.quiet()
             gc.collect()
             self.assertIsNone(mark())
-
-
-def alone_forks_while_a_thread_waits():
-    """The child has neither the thread nor its locks: what it calls says ERR_FORKED."""
-    comm = alone()
-    request = comm.begin.recv(np.zeros(1), 0)
-    warnings.simplefilter("ignore")  # newer Pythons warn of forks in programs with threads
-    thread = threading.Thread(target=request.wait)
-    thread.start()
-    wait_until(lambda: comm._inside)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            assert_raises(weft.ForkedError, request.wait)
-            assert_raises(weft.ForkedError, request.cancel)
-            assert_raises(weft.ForkedError, lambda: comm.allreduce(np.zeros(1)))
-            assert isinstance(comm.error, weft.ForkedError), comm.error
-            assert_raises(weft.ForkedError, comm.close)
-            own = alone()  # a child may have a job of its own
-            assert own.allreduce(np.ones(1))[0] == 1
-            own.close()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
-    comm.send(np.ones(1), 0)
-    thread.join(DEADLINE_S)
-    assert request.is_done
-    comm.close()
-    job.say_fine()
-
-
-def alone_forks_from_a_thread():
-    """The forking thread is the child's main one: Ctrl-C reaches what it waits for."""
-    warnings.simplefilter("ignore")
-    alone().close()  # the parent looks after Ctrl-C already
-
-    def work():
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                comm = alone()
-                threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-                try:
-                    comm.recv(np.zeros(1), 0)
-                except (KeyboardInterrupt, weft.AbortedError):  # 3.13.0 raises the first a moment later
-                    status = 0
-            finally:
-                os._exit(status)
-        return os.waitpid(child, 0)[1]
-
-    assert in_thread(work) == 0
-    job.say_fine()
-
-
-class Forks(job.RankCase):
-    def test_while_a_thread_waits(self):
-        self.run_ranks(1, alone_forks_while_a_thread_waits)
-
-    def test_from_a_thread(self):
-        self.run_ranks(1, alone_forks_from_a_thread)
 
 
 if __name__ == "__main__":
