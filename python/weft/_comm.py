@@ -427,6 +427,8 @@ def init(*, timeout: Optional[float] = None, start_timeout: Optional[float] = No
 def create(id: Id, rank: int, ranks: int, *, timeout: Optional[float] = None, start_timeout: Optional[float] = None,
            interface: Optional[str] = None) -> Comm:
     """Joins the job of the id as rank of ranks, without a launcher; the process that made the id must take part."""
+    if not isinstance(id, Id):
+        raise _checks.refuse("create", "id is a %s; make one of its text: weft.Id(text)" % type(id).__name__)
     ranks = _checks.ranks("create", ranks)
     return _Start().run("create", lib.weft_comm_create, byref(id._id), _checks.rank("create", "rank", rank, ranks),
                         ranks, byref(_config(timeout, start_timeout, interface)))

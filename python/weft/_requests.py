@@ -268,12 +268,17 @@ def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> Tu
 def _wait_for_one(requests: List[Request], comms: Dict[Request, Any], timeout: Optional[float]) -> int:
     """Of wait_any(): which one ended. comms: the handles of the communicators of those that run."""
     index = c_int(-1)
+    places: Dict[Request, int] = {}
+    for at, request in enumerate(requests):
+        if request in comms:
+            places.setdefault(request, at)  # of one that is there twice, the first
 
     def step(ms: int) -> int:
         # anew for each slice: a signal handler may have waited for one of them since
-        handles = (weft_request_t * len(requests))(*[request._handle.value for request in requests])
+        handles = (weft_request_t * len(requests))()
         outcome: List[int] = []
-        for at, request in enumerate(requests):
+        for request, at in places.items():
+            handles[at] = request._handle.value
             request._any = (handles, at, outcome) if handles[at] is not None else None
         return noted(outcome, lib.weft_wait_any, handles, len(handles), ms, byref(index))
 

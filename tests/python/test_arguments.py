@@ -65,6 +65,7 @@ class Integers(OneRank):
         self.refuse(lambda: weft.create(made, 0, WRAPS + 1), "ranks is 4294967297; it must be from 1 to 1000000")
         self.refuse(lambda: weft.create(made, WRAPS, 1), "rank `rank` is 4294967296")
         self.refuse(lambda: weft.create(made, 0, 0), "ranks is 0")
+        self.refuse(lambda: weft.create(made.text, 0, 1), "id is a str", "weft.Id(text)")
         made.destroy()
 
     def test_of_one_sided_operations(self):

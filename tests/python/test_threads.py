@@ -328,6 +328,16 @@ class Requests(unittest.TestCase):
             _waiting.noted(outcome, ctypes.CDLL(None)["raise"], int(signal.SIGALRM))
         self.assertEqual(outcome, [0])
 
+    def test_may_be_given_twice(self):
+        request, other = self.comm.begin.recv(np.zeros(1), 0, 1), self.comm.begin.recv(np.zeros(1), 0, 2)
+        given = [other, request, request, other, request]
+        assert_raises(weft.StillRunning, lambda: weft.wait_any(given, 0.01), "none of 2 operations")
+        self.comm.send(np.ones(1), 0, 1)
+        self.assertEqual(weft.wait_any(given, DEADLINE_S)[0], 1)
+        self.comm.send(np.ones(1), 0, 2)
+        self.assertEqual(weft.wait_any(given, DEADLINE_S)[0], 0)
+        self.assertEqual((weft.wait_any(given), len(weft.wait_all(given))), ((-1, None), 5))
+
     def test_that_fail_are_named_by_their_place(self):
         bad, good = self.comm.begin.recv(np.zeros(1, "uint8"), 0, 1), self.comm.begin.recv(np.zeros(1), 0, 2)
         self.comm.send(np.zeros(9), 0, 1)
