@@ -226,6 +226,8 @@ class Request:
     def __del__(self) -> None:
         if self._handle:
             self._comm._adopt(self)
+        elif self._handle is not None:
+            self._keep.let_go()  # it was never begun, or is over
 
 
 def wait_all(requests: Sequence[Request], timeout: Optional[float] = None) -> List[Any]:

@@ -386,6 +386,20 @@ class Leaving(unittest.TestCase):
                 raise error
             self.assertTrue(comm._is_closed)
 
+    def test_keeps_nothing_that_was_never_begun(self):
+        comm = alone()
+        comm.abort("enough")
+
+        def attempt(data):
+            assert_raises(weft.AbortedError, lambda: comm.begin.send(data, 0))
+            assert_raises(weft.InvalidError, lambda: comm.prepare.allreduce(data, op="band"))
+            return weakref.ref(data)
+
+        mark = attempt(np.ones(8))
+        gc.collect()
+        self.assertEqual((mark(), comm._kept), (None, {}))
+        comm.close()
+
     def test_keeps_what_is_put_until_it_is_done(self):
         """A quiet() that did not come to its end lets go of nothing."""
         with alone() as comm:
