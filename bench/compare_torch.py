@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed over Weft and over Gloo, in the same processes and by turns: allreduces, and steps of a small network under
-DistributedDataParallel. Every number is the median of the rounds on rank 0.
+DistributedDataParallel. Every number is the median of the rounds on rank 0. What is timed is checked after each round: sums against
+plain arithmetic, and the two networks, which see different data on each rank, against each other.
 
     make build && PYTHONPATH=python build/torch-venv/bin/python bench/compare_torch.py --ranks 2,8,10
 """
@@ -26,8 +27,8 @@ AIMS = {430: {2: 5, 8: 20, 10: 20}, 250_000: {2: 3, 4: 3, 8: 3, 10: 3}, 21_000_0
 DDP_AIMS = {2: 1.5, 10: 4}
 
 
-def rounds_of(groups, run, repeats, rounds):
-    """Median seconds of one repeat, per backend."""
+def rounds_of(groups, run, check, repeats, rounds):
+    """Median seconds of one repeat, per backend; check() raises when a result is wrong."""
     took = {backend: [] for backend in groups}
     for _ in range(rounds):
         for backend, group in groups.items():
@@ -36,22 +37,33 @@ def rounds_of(groups, run, repeats, rounds):
             begun = time.perf_counter()
             run(backend, group, repeats)
             took[backend].append((time.perf_counter() - begun) / repeats)
+            check(backend, group)
     return {backend: statistics.median(times) for backend, times in took.items()}
 
 
-def time_allreduce(groups, count, ranks, rounds):
-    tensor = torch.zeros(count)
+def time_allreduce(groups, count, rank, ranks, rounds):
+    tensor = torch.zeros(count)  # zeros stay zeros however often they are summed
 
     def run(_backend, group, repeats):
         for _ in range(repeats):
             dist.all_reduce(tensor, group=group)
 
+    def check(backend, group):
+        pattern = torch.arange(count, dtype=torch.float32).remainder_(7)
+        tensor.copy_(pattern).add_(rank)
+        dist.all_reduce(tensor, group=group)
+        wrong = int((tensor != pattern.mul_(ranks).add_(ranks * (ranks - 1) // 2)).sum())
+        tensor.zero_()
+        if wrong:
+            raise RuntimeError("%s: %d of %d sums of an allreduce are wrong" % (backend, wrong, count))
+
     repeats = max(2, min(100, 40_000_000 // (count * ranks + 200_000)))
-    return rounds_of(groups, run, repeats, rounds)
+    return rounds_of(groups, run, check, repeats, rounds)
 
 
-def time_ddp(groups, ranks, rounds):
+def time_ddp(groups, rank, ranks, rounds):
     nets = {}
+    torch.manual_seed(rank + 1)  # without a sum over the ranks the networks would part
     given, wanted = torch.randn(16, 10), torch.randn(16, 10)
     for backend, group in groups.items():
         torch.manual_seed(0)
@@ -66,7 +78,17 @@ def time_ddp(groups, ranks, rounds):
             nn.functional.mse_loss(net(given), wanted).backward()
             optimizer.step()
 
-    return rounds_of(groups, run, max(10, 200 // ranks), rounds)
+    def check(backend, group):
+        if backend != list(nets)[-1]:  # the others have made as many steps only when the last one has
+            return
+        vectors = [nn.utils.parameters_to_vector(net.parameters()).detach() for net, _ in nets.values()]
+        mean = vectors[0].clone()
+        dist.all_reduce(mean, group=group)
+        for vector in vectors + [mean / ranks]:
+            if not torch.allclose(vector, vectors[0], rtol=1e-3, atol=1e-5):
+                raise RuntimeError("the networks of %s, or of the ranks, differ" % " and ".join(nets))
+
+    return rounds_of(groups, run, check, max(10, 200 // ranks), rounds)
 
 
 def show(ranks, what, times, aim):
@@ -81,10 +103,10 @@ def rank_main(rank, ranks, path, rounds):
     dist.init_process_group("weft", store=dist.FileStore(path, ranks), rank=rank, world_size=ranks)
     groups = {"weft": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
     for count, aims in AIMS.items():
-        times = time_allreduce(groups, count, ranks, rounds)
+        times = time_allreduce(groups, count, rank, ranks, rounds)
         if rank == 0:
             show(ranks, "allreduce %d B" % (count * 4), times, aims.get(ranks))
-    times = time_ddp(groups, ranks, rounds)
+    times = time_ddp(groups, rank, ranks, rounds)
     if rank == 0:
         show(ranks, "DDP step", times, DDP_AIMS.get(ranks))
     dist.destroy_process_group()

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # wheel.sh VERSION: installs the Python package with pip into a virtual environment of its own and uses what is there, far
-# from the source tree: import, a job under the installed `weft run`, no library of this machine but libc.
+# from the source tree: every file of the package is there, a job under the installed `weft run`, no library of this machine
+# but libc's.
 set -eu
 version=$1
 cd "$(dirname "$0")/.."
@@ -31,10 +32,17 @@ esac
 "$place/env/bin/pip" -q install --no-index --find-links "$place/wheel" weft 2>"$place/log" || { cat "$place/log"; exit 1; }
 
 cd "$place"
+site=$(echo "$place"/env/lib/python3*/site-packages)
 unset PYTHONPATH WEFT_LIBRARY
-needed=$(readelf -d env/lib/python3*/site-packages/weft/libweft.so.0 | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |
-    grep -v -e '^libc\.' -e '^ld-' -e '^libsodium' -e '^libm\.' || true)
-[ -z "$needed" ] || { echo "the library needs $needed"; exit 1; }
+(cd "$root/python" && find weft -name '*.py' -o -name py.typed) >wanted
+missing=$(while read -r file; do [ -e "$site/$file" ] || echo "$file"; done <wanted)
+[ -s wanted ] && [ -z "$missing" ] || { echo "the wheel has no" $missing; exit 1; }
+own='-e ^libc\. -e ^ld- -e ^libm\.'
+[ -e "$(pkg-config --variable=libdir libsodium)/libsodium.a" ] || own="$own -e ^libsodium" # no archive to take along
+for file in "$site/weft/libweft.so.0" env/bin/weft; do
+    needed=$(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v $own || true)
+    [ -z "$needed" ] || { echo "$file needs" $needed; exit 1; }
+done
 [ "$(env/bin/weft --version)" = "weft $version" ] || { echo "the command is missing"; exit 1; }
 cat >sum.py <<'END'
 import array, os, weft
@@ -51,7 +59,7 @@ said=$(env/bin/weft run -n 3 -- env/bin/python -W error sum.py)
 # Any other Python of this machine can use the same files.
 for python in python3.9 python3.10 python3.12 python3.13 /usr/bin/python3; do
     if "$python" -c '' 2>/dev/null; then
-        PYTHONPATH=$(echo "$place"/env/lib/python3*/site-packages) "$python" -B -c 'import weft' || exit 1
+        PYTHONPATH=$site "$python" -B -c 'import weft' || exit 1
     fi
 done
 echo "wheel: fine"

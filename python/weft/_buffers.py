@@ -59,6 +59,13 @@ def _describe_numpy(array, is_written: bool) -> Described:
     return array.ctypes.data, array.size, kind, array
 
 
+def _describe_numpy_subclass(array, is_written: bool) -> Described:
+    """By what numpy knows of it, not by properties that the class may have made its own."""
+    plain = sys.modules["numpy"].ndarray
+    address, count, kind, _ = _describe_numpy(plain.view(array, plain), is_written)
+    return address, count, kind, array
+
+
 def _numpy_empty(array, shape):
     return sys.modules["numpy"].empty(shape, array.dtype)
 
@@ -117,8 +124,11 @@ def _address_of(view: memoryview) -> int:
 
 
 def _describe_buffer(data, is_written: bool) -> Described:
-    view = memoryview(data)
-    what = "the %s (%d bytes)" % (type(data).__name__, view.nbytes)
+    try:
+        view = memoryview(data)
+        what = "the %s (%d bytes)" % (type(data).__name__, view.nbytes)
+    except (ValueError, TypeError, BufferError) as error:  # closed, released
+        raise ArrayError("the %s does not lend its memory: %s" % (type(data).__name__, error)) from error
     if not view.c_contiguous:
         raise _refuse_layout(what, "bytes(array)")
     if is_written and view.readonly:
@@ -142,7 +152,8 @@ def _describe_dlpack(data, is_written: bool) -> Described:
 # ---- which way ----
 
 _ways: Dict[type, Callable[[Any, bool], Described]] = {}
-_makers: Dict[Callable, Callable] = {_describe_numpy: _numpy_empty, _describe_torch: _torch_empty}
+_makers: Dict[Callable, Callable] = {_describe_numpy: _numpy_empty, _describe_numpy_subclass: _numpy_empty,
+                                     _describe_torch: _torch_empty}
 
 
 def _is_a(array_type: type, module: str, name: str) -> bool:
@@ -157,7 +168,7 @@ def _find_way(array) -> Callable[[Any, bool], Described]:
     if _is_a(array_type, "numpy.ma", "MaskedArray"):
         raise ArrayError("what a masked array hides would be sent too; pass array.filled(…), or its data and mask")
     if _is_a(array_type, "numpy", "ndarray"):
-        way = _describe_numpy
+        way = _describe_numpy if array_type is sys.modules["numpy"].ndarray else _describe_numpy_subclass
     elif _is_a(array_type, "torch", "Tensor"):
         way = _describe_torch
     elif _has_buffer(array):
@@ -177,6 +188,8 @@ def _has_buffer(array) -> bool:
         memoryview(array).release()
     except (TypeError, BufferError):
         return False
+    except ValueError:  # it has one, but was closed or released
+        pass
     return True
 
 

@@ -186,8 +186,12 @@ class _Library:
 
 def _load():
     library, path = _find.load()
-    library.weft_version.restype = c_char_p
-    found = library.weft_version().decode()
+    try:
+        version = library.weft_version
+    except AttributeError:
+        raise ImportError("%s is not libweft: name the right library in WEFT_LIBRARY." % path) from None
+    version.restype = c_char_p
+    found = version().decode()
     wanted = "%d.%d." % (WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR)
     if not found.startswith(wanted):
         raise ImportError("%s is Weft %s, but this Python package speaks %sx. Install both from one source, or name "

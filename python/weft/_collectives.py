@@ -7,10 +7,11 @@ from ctypes import c_size_t
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar
 
-from . import _capi
+from . import _capi, _checks
 from ._buffers import describe, make_empty
 from ._capi import lib
-from ._errors import ArrayError, InvalidError
+from ._checks import numbers, refuse
+from ._errors import ArrayError
 from ._kinds import OPS, Kind
 from ._waiting import limit
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Counts = Optional[Sequence[int]]
+Numbers = Optional[List[int]]  # the same, checked
 Array = Any  # numpy array, torch tensor, or anything with DLPack or the buffer protocol
 
 SCALED = OPS["scaled"]
@@ -32,15 +34,11 @@ FUNCTIONS = {name: getattr(lib, "weft_" + name) for name in FIELDS}
 CODES = {lib.weft_coll_name(code).decode(): code for code in range(_capi.WEFT_COLLS)}
 
 
-def refuse(operation: str, text: str) -> InvalidError:
-    return InvalidError("%s: %s" % (operation, text), operation=operation)
-
-
 def _op_code(operation: str, op: str, kind: Kind) -> int:
-    code = kind.ops.get(op)
+    code = kind.ops.get(op) if isinstance(op, str) else None
     if code is not None:
         return code
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise refuse(operation, "op %r; there are %s" % (op, ", ".join(OPS)))
     if kind.code is None:
         raise ArrayError("%s: %s cannot be reduced; reduce its parts (.real, .imag, a view of numbers), or convert it"
@@ -68,15 +66,11 @@ class _Arrays:
         self.ranks = ranks
         self.fields: Dict[str, Any] = {}
 
-    def add(self, name: str, values: Counts, factor: int) -> None:
-        if values is None:
-            return
-        listed = [int(value) for value in values]
-        if len(listed) != self.ranks or min(listed) < 0:
-            raise refuse(self.operation, "%s must be %d numbers, none negative" % (name, self.ranks))
-        self.fields[name] = (c_size_t * self.ranks)(*[value * factor for value in listed])
+    def add(self, name: str, values: Numbers, factor: int) -> None:
+        if values is not None:  # whoever counts nothing may lie anywhere; it does not leave C's numbers
+            self.fields[name] = (c_size_t * self.ranks)(*[min(value * factor, _checks.U64_MAX) for value in values])
 
-    def add_side(self, side: str, counts: Counts, places: Counts, kind: Kind, room: int) -> None:
+    def add_side(self, side: str, counts: Numbers, places: Numbers, kind: Kind, room: int) -> None:
         """The pieces of one array, which has `room` elements; refuses pieces that lie outside of it."""
         if places is not None and counts is None:
             raise refuse(self.operation, "%s_places need %s_counts" % (side, side))
@@ -127,7 +121,9 @@ class Collectives(Generic[Result]):
                scale: Optional[float] = None, timeout: Optional[float] = None,
                algorithm: Optional[str] = None) -> Result:
         """As allreduce(), but only root's out is written (root's array when out is None)."""
-        is_root = self._comm().rank == root
+        comm = self._comm()
+        root = _checks.rank("reduce", "root", root, comm.ranks)
+        is_root = comm.rank == root
         address, count, kind, keep = describe(array, is_root and out is None)
         into, into_keep, result = address, None, array
         if is_root and out is not None:
@@ -145,6 +141,7 @@ class Collectives(Generic[Result]):
         """Reduces over all ranks; rank r gets the r-th of `ranks` equal pieces, in out. counts, places: of the pieces.
         When out is None it is made, for numpy and torch: the first dimension divided by the ranks."""
         comm = self._comm()
+        counts, places = _pieces("reduce_scatter", comm, counts, places)
         address, count, kind, keep = describe(array, False)
         piece = _piece("reduce_scatter", comm, count, counts)
         if out is None:
@@ -163,6 +160,7 @@ class Collectives(Generic[Result]):
         """Every rank's array, one after another in rank order, in everybody's out. counts, places: of the pieces.
         When out is None it is made, for numpy and torch: one more dimension in front."""
         comm = self._comm()
+        counts, places = _pieces("allgather", comm, counts, places)
         address, count, kind, keep = describe(array, False)
         if out is None:
             out = make_empty(array, _whole_shape(array, comm.ranks, counts), "allgather")
@@ -180,10 +178,12 @@ class Collectives(Generic[Result]):
         """As allgather(), but only root's out is written; the others need none and get None. counts, places: of the
         pieces, which root alone says."""
         comm = self._comm()
+        root = _checks.rank("gather", "root", root, comm.ranks)
         address, count, kind, keep = describe(array, False)
         _, fields = _spelled_out("gather", 0, None, timeout, algorithm)
         if comm.rank != root:
             return self._do("gather", (_moved(address, None, count, kind) + (root,), None, keep, fields))
+        counts, places = _pieces("gather", comm, counts, places)
         if out is None:
             out = make_empty(array, _whole_shape(array, comm.ranks, counts), "gather")
         into, into_count, into_kind, into_keep = describe(out, True)
@@ -199,10 +199,12 @@ class Collectives(Generic[Result]):
         """Rank r's out becomes the r-th of `ranks` equal pieces of root's array; the others pass None as array. counts,
         places: of the pieces, which root alone says. out may be None on root, for numpy and torch."""
         comm = self._comm()
+        root = _checks.rank("scatter", "root", root, comm.ranks)
         address, keep, kind, arrays = None, None, None, _Arrays("scatter", comm.ranks)
         if comm.rank == root:
             if array is None:
                 raise refuse("scatter", "root needs the array that is scattered")
+            counts, places = _pieces("scatter", comm, counts, places)
             address, count, kind, keep = describe(array, False)
             piece = _piece("scatter", comm, count, counts)
             arrays.add_side("in", counts, places, kind, count)
@@ -221,7 +223,9 @@ class Collectives(Generic[Result]):
     def broadcast(self, array: Array, root: int = 0, *, timeout: Optional[float] = None,
                   algorithm: Optional[str] = None) -> Result:
         """root's array to everybody's array, in place; returns it."""
-        is_root = self._comm().rank == root
+        comm = self._comm()
+        root = _checks.rank("broadcast", "root", root, comm.ranks)
+        is_root = comm.rank == root
         address, count, kind, keep = describe(array, not is_root)
         _, fields = _spelled_out("broadcast", 0, None, timeout, algorithm)
         return self._do("broadcast", (_moved(address if is_root else None, address, count, kind) + (root,), array, keep,
@@ -236,6 +240,8 @@ class Collectives(Generic[Result]):
         comm = self._comm()
         if (counts is None) != (out_counts is None):
             raise refuse("alltoall", "give both counts and out_counts, or none")
+        counts, places = _pieces("alltoall", comm, counts, places)
+        out_counts, out_places = _pieces("alltoall", comm, out_counts, out_places, "out_")
         address, count, kind, keep = describe(array, False)
         if out is None:
             shape = tuple(array.shape) if out_counts is None else (sum(out_counts),)
@@ -268,45 +274,55 @@ def _spelled_out(operation: str, code: int, scale: Optional[float], timeout: Opt
     if scale is not None:
         if code not in (OPS["sum"], SCALED):
             raise refuse(operation, "scale is for sums")
-        code, fields["scale"] = SCALED, float(scale)
+        code, fields["scale"] = SCALED, _factor(operation, scale)
     if timeout is not None:
         fields["timeout_ms"] = limit(timeout)
     if algorithm is not None:
-        fields["algorithm"] = algorithm.encode()
+        fields["algorithm"] = _checks.text(operation, "algorithm", algorithm)
     return code, fields or None
+
+
+def _factor(operation: str, scale: Any) -> float:
+    try:
+        return float(scale)
+    except (TypeError, ValueError, OverflowError):
+        raise refuse(operation, "scale is a %s; it must be a number" % type(scale).__name__) from None
 
 
 def _merged(fields: Optional[Dict[str, Any]], arrays: _Arrays) -> Optional[Dict[str, Any]]:
     return dict(fields or {}, **arrays.fields) if arrays.fields else fields
 
 
-def _piece(operation: str, comm: Comm, count: int, counts: Counts) -> int:
+def _pieces(operation: str, comm: Comm, counts: Counts, places: Counts, side: str = "") -> Tuple[Numbers, Numbers]:
+    return (numbers(operation, side + "counts", counts, comm.ranks),
+            numbers(operation, side + "places", places, comm.ranks))
+
+
+def _piece(operation: str, comm: Comm, count: int, counts: Numbers) -> int:
     """Elements of this rank's piece of an array of `count`."""
     if counts is not None:
-        if len(counts) != comm.ranks:
-            raise refuse(operation, "counts has %d numbers; there are %d ranks" % (len(counts), comm.ranks))
         return counts[comm.rank]
     if count % comm.ranks != 0:
         raise refuse(operation, "%d elements cannot be divided among %d ranks; give counts" % (count, comm.ranks))
     return count // comm.ranks
 
 
-def _check_gathered(operation: str, comm: Comm, count: int, into_count: int, counts: Counts) -> None:
+def _check_gathered(operation: str, comm: Comm, count: int, into_count: int, counts: Numbers) -> None:
     if counts is None:
         _check_count(operation, "out", into_count, comm.ranks * count)
-    elif len(counts) != comm.ranks or counts[comm.rank] != count:
+    elif counts[comm.rank] != count:
         raise refuse(operation, "counts says %s; this rank, %d of %d, has %d elements"
-                     % (list(counts), comm.rank, comm.ranks, count))
+                     % (counts, comm.rank, comm.ranks, count))
 
 
-def _whole_shape(array: Array, ranks: int, counts: Counts) -> Tuple[int, ...]:
+def _whole_shape(array: Array, ranks: int, counts: Numbers) -> Tuple[int, ...]:
     """Of what is gathered from arrays like this one."""
     if counts is not None:
         return (sum(counts),)
     return (ranks,) + tuple(getattr(array, "shape", ()))
 
 
-def _part_shape(array: Array, ranks: int, piece: int, counts: Counts) -> Tuple[int, ...]:
+def _part_shape(array: Array, ranks: int, piece: int, counts: Numbers) -> Tuple[int, ...]:
     """Of one rank's part: the first dimension is divided when it can be."""
     shape: List[int] = list(getattr(array, "shape", ()))
     if counts is not None or not shape or shape[0] % ranks != 0:

@@ -18,6 +18,7 @@ class Error(Exception):
     rank       the rank that failed or is to blame, when one is known; of the communicator that was used
     operation  what this rank called ("allreduce")
     verdict    the coordinator's number of the failure, the same on all ranks; 0: this rank's own judgement
+    index      which of the requests given to wait_any() or wait_all() it is of; None: of no such list
     text       who, what and what to do
     """
     status = _capi.WEFT_OK
@@ -28,6 +29,7 @@ class Error(Exception):
         self.operation = operation
         self.rank = rank
         self.verdict = verdict
+        self.index: Optional[int] = None
 
     def __str__(self) -> str:
         return "%s: %s" % (self.name, self.text)
@@ -153,3 +155,8 @@ def failure(status: int, operation: str, handle=None, text: Optional[str] = None
 def check(status: int, operation: str, handle=None) -> None:
     if status != _capi.WEFT_OK:
         raise failure(status, operation, handle)
+
+
+def closed(operation: str) -> InvalidError:
+    words = "the communicator was closed"
+    return InvalidError("%s: %s" % (operation, words) if operation else words, operation=operation)

@@ -8,9 +8,11 @@ import weakref
 from ctypes import byref, c_char, c_void_p
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Union
 
+from . import _checks
 from ._buffers import describe
 from ._capi import lib, weft_mem_t
-from ._errors import InvalidError, check
+from ._errors import Error, InvalidError, check
+from ._requests import Kept
 
 if TYPE_CHECKING:
     from ._comm import Comm
@@ -21,6 +23,7 @@ HANDLE_LEN = ctypes.sizeof(weft_mem_t)
 def alloc_bytes(nbytes: int) -> memoryview:
     """Zeroed, page-aligned memory from weft_alloc(), freed when nobody looks at it any more. Sending from it is one
     copy or none on one host. torch: torch.frombuffer(weft.alloc_bytes(n), dtype=…)."""
+    nbytes = _checks.integer("alloc", "the number of bytes", nbytes, 1, _checks.LEN_MAX)
     address = c_void_p()
     check(lib.weft_alloc(nbytes, byref(address)), "alloc")
     assert address.value is not None
@@ -37,9 +40,10 @@ def alloc(shape: Union[int, Sequence[int]], dtype: Any = "float32"):
     dtype = numpy.dtype(dtype)
     if dtype.hasobject:
         raise InvalidError("alloc: Python objects cannot lie in shared memory", operation="alloc")
-    dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
+    listed = (shape,) if hasattr(shape, "__index__") else tuple(shape)  # type: ignore[arg-type]
+    dimensions = [_checks.integer("alloc", "a dimension", each, 0, _checks.LEN_MAX) for each in listed]
     count = math.prod(dimensions)
-    if count == 0:
+    if count * dtype.itemsize == 0:
         return numpy.zeros(dimensions, dtype)
     return numpy.frombuffer(alloc_bytes(count * dtype.itemsize), dtype).reshape(dimensions)
 
@@ -49,9 +53,10 @@ class MemoryHandle:
     __slots__ = ("_mem",)
 
     def __init__(self, data: bytes):
-        if len(data) != HANDLE_LEN:
-            raise InvalidError("a handle has %d bytes, not %d" % (HANDLE_LEN, len(data)), operation="MemoryHandle")
-        self._mem = weft_mem_t.from_buffer_copy(data)
+        copy = _checks.data("MemoryHandle", data)
+        if len(copy) != HANDLE_LEN:
+            raise InvalidError("a handle has %d bytes, not %d" % (HANDLE_LEN, len(copy)), operation="MemoryHandle")
+        self._mem = weft_mem_t.from_buffer_copy(copy)
 
     def __bytes__(self) -> bytes:
         return bytes(self._mem)
@@ -69,13 +74,20 @@ class Memory:
 
     def __init__(self, comm: Comm, array: Any):
         address, count, kind, keep = describe(array, True)
-        mem = weft_mem_t()
-        check(lib.weft_mem_register(comm._handle, address, count * kind.size, byref(mem)), "register", comm._handle)
-        self._comm = comm
-        self._keep = keep
+        self._keep = Kept(comm, keep)
         self.array = array
         self.nbytes = count * kind.size
-        self.handle = MemoryHandle(bytes(mem))
+        self.handle = MemoryHandle(bytes(HANDLE_LEN))
+        self._comm = comm  # before: when Ctrl-C comes after it was registered, the finalizer knows
+        try:
+            comm._call("register", lib.weft_mem_register, address, self.nbytes, byref(self.handle._mem))
+        except Error:
+            self._comm = None
+            self._keep.let_go()
+            raise
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a weft.Memory cannot be copied or pickled; pass on bytes(memory.handle)")
 
     def exchange(self) -> List[MemoryHandle]:
         """Everybody's handles in rank order. Collective: every rank has registered something."""
@@ -86,9 +98,9 @@ class Memory:
     def deregister(self) -> None:
         """Later accesses of other ranks fail."""
         comm, self._comm = self._comm, None
-        if comm is not None and comm._handle is not None:
-            check(lib.weft_mem_deregister(comm._handle, byref(self.handle._mem)), "deregister", comm._handle)
-        self._keep = None
+        if comm is not None and not comm._is_closed:
+            comm._call("deregister", lib.weft_mem_deregister, byref(self.handle._mem))
+            self._keep.let_go()
 
     def __enter__(self) -> Memory:
         return self
@@ -97,8 +109,8 @@ class Memory:
         self.deregister()
 
     def __del__(self) -> None:
-        if self._comm is not None and self._comm._handle is not None:
-            lib.weft_mem_deregister(self._comm._handle, byref(self.handle._mem))
+        if self._comm is not None:
+            self._comm._deregister(self.handle._mem, self._keep)
 
 
 def mem_of(where: Union[MemoryHandle, Memory, bytes]) -> weft_mem_t:

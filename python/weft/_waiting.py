@@ -9,12 +9,17 @@ import math
 import threading
 import time
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypeVar
 
-from . import _capi
+from . import _capi, _checks, _interrupt
 from ._capi import WEFT_ERR_TIMEOUT, WEFT_NO_LIMIT, WEFT_OK, lib
-from ._errors import last_text
-from ._interrupt import MAIN, current
+from ._errors import InvalidError, failure, last_text
+from ._interrupt import current
+
+if TYPE_CHECKING:
+    from ._comm import Comm
+
+Result = TypeVar("Result")
 
 SLICE_MS = 100  # the longest that Ctrl-C waits for a request
 
@@ -23,59 +28,130 @@ _get_ident = threading.get_ident
 
 def milliseconds(seconds: Optional[float]) -> int:
     """For waits: None is as long as the operation may take."""
-    if seconds is None or seconds == math.inf:
+    if seconds is None:
         return WEFT_NO_LIMIT
-    return min(math.ceil(max(seconds, 0.0) * 1000), WEFT_NO_LIMIT - 1)
+    number = _checks.seconds(seconds)
+    return WEFT_NO_LIMIT if number == math.inf else min(math.ceil(max(number, 0.0) * 1000), WEFT_NO_LIMIT - 1)
 
 
 def limit(seconds: Optional[float]) -> int:
     """For deadlines: None is 0, the communicator's."""
-    return 0 if seconds is None else max(1, milliseconds(seconds))
+    if seconds is None:
+        return 0
+    if _checks.seconds(seconds) < 0:  # -1 is "for ever" elsewhere; here it would end the communicator at once
+        raise InvalidError("a timeout of %g s; give the seconds that it may take, None for the communicator's own or "
+                           "math.inf" % seconds)
+    return max(1, milliseconds(seconds))
 
 
 def wait_in_slices(step: Callable[[int], int], is_running: Callable[[], Any], timeout: Optional[float]) -> int:
     """Calls step(timeout_ms), in the main thread again and again, until it ends or the time is over."""
-    if _get_ident() != MAIN:
+    if _get_ident() != _interrupt.MAIN:
         return step(milliseconds(timeout))
-    end = None if timeout is None else time.monotonic() + timeout
+    end = math.inf if timeout is None else time.monotonic() + _checks.seconds(timeout)
     while True:
-        left = SLICE_MS if end is None else min(SLICE_MS, max(0, math.ceil((end - time.monotonic()) * 1000)))
+        left = math.ceil(1000 * max(0.0, min(SLICE_MS / 1000, end - time.monotonic())))
         status = step(left)
-        if status != WEFT_ERR_TIMEOUT or not is_running() or (end is not None and time.monotonic() >= end):
+        if status != WEFT_ERR_TIMEOUT or not is_running() or time.monotonic() >= end:
             return status
+
+
+def noted(outcome: List[int], function: Callable[..., int], *arguments: Any) -> int:
+    """function(*arguments), whose status is in outcome also when a signal handler raises right after it. (Python runs
+    handlers after calls that it makes itself; this one list.extend() makes, which puts the status away before.)"""
+    outcome.extend(map(function, *[(argument,) for argument in arguments]))
+    return outcome[-1]
 
 
 def in_helper(call: Callable[[], int]) -> Tuple[int, Optional[str]]:
     """call() in a thread of its own when this is the main thread, which Ctrl-C can then leave; its status and text."""
-    if _get_ident() != MAIN:
+    if _get_ident() != _interrupt.MAIN:
         return call(), None
-    outcome = []
+    outcome: List[Any] = []
 
     def work():
-        status = call()
-        outcome.append((status, last_text() if status != WEFT_OK else None))
+        try:
+            status = call()
+            outcome.append((status, last_text() if status != WEFT_OK else None))
+        except BaseException as error:
+            outcome.append(error)
 
     thread = threading.Thread(target=work, name="weft-helper", daemon=True)
     thread.start()
     thread.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
     return outcome[0]
 
 
-def blocking(comm, function: Callable[..., int], *arguments: Any) -> int:
-    """A call that may block; returns its status. Nobody closes the communicator meanwhile."""
+# Who makes a call on a communicator is written down in comm._inside, so that nobody closes it meanwhile. A call enters
+# first and then looks at the handle; who closes takes the handle away and then looks who is inside: one of them sees the
+# other. A signal handler may raise after any call that Python makes, so what must be undone is done after `try` and
+# without a call, and undone by a single one, of what is at hand; `with` and methods of ours would leave gaps.
+
+def using(comm: Comm, operation: str, action: Callable[[int], Result]) -> Result:
+    """action(handle), while nobody closes the communicator."""
     inside = comm._inside
-    inside.append(None)
-    if _get_ident() != MAIN:
-        try:
-            return function(*arguments)
-        finally:
-            inside.pop()
-    current[0] = (comm,)  # for Ctrl-C
+    leave = inside.pop
+    token = (comm,)
+    key = id(token)
     try:
+        inside[key] = token
+        handle = comm._handle
+        return action(handle if handle is not None else comm._handle_after_close(token, operation))
+    finally:
+        leave(key, None)
+
+
+def glancing(comm: Comm, action: Callable[[Optional[int]], None]) -> None:
+    """The same for finalizers, which run wherever the garbage collector likes and so wait for nobody; a handle of None:
+    it was closed, or somebody is closing it."""
+    inside = comm._inside
+    leave = inside.pop
+    token = (comm,)
+    key = id(token)
+    try:
+        inside[key] = token
+        action(comm._handle)
+    finally:
+        leave(key, None)
+
+
+def interruptible(comm: Comm, function: Callable[..., int], *arguments: Any) -> int:
+    """A call that may block, of somebody who is inside; returns its status. Ctrl-C aborts the communicator."""
+    if _get_ident() != _interrupt.MAIN:
+        return function(*arguments)
+    try:
+        current[0] = (comm,)
         return function(*arguments)
     finally:
         current[0] = None
-        inside.pop()
+
+
+def blocking(comm: Comm, operation: str, function: Callable[..., int], *arguments: Any) -> None:
+    """function(handle, *arguments), which may block: using() and interruptible() in one, as most calls go through here.
+    """
+    inside = comm._inside
+    leave = inside.pop
+    token = (comm,)
+    key = id(token)
+    is_main = _get_ident() == _interrupt.MAIN
+    try:
+        inside[key] = token
+        handle = comm._handle
+        if handle is None:
+            handle = comm._handle_after_close(token, operation)
+        if is_main:
+            current[0] = token
+        status = function(handle, *arguments)
+        if status != WEFT_OK:
+            raise failure(status, operation, handle)
+    finally:
+        try:
+            leave(key, None)
+        finally:
+            if is_main:
+                current[0] = None
 
 
 def is_ended(request: c_void_p) -> bool:

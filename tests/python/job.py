@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 import unittest
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
@@ -62,6 +64,30 @@ def assert_raises(kind, action, *texts, **attributes):
             assert getattr(error, name) == value, "%s is %r: %s" % (name, getattr(error, name), error)
         return error
     raise AssertionError("%s was not raised" % kind.__name__)
+
+
+def in_thread(action):
+    """What action() gave or raised in a thread of its own."""
+    outcome = []
+
+    def work():
+        try:
+            outcome.append(action())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert outcome, "the thread did not come back"
+    return outcome[0]
+
+
+def wait_until(is_so):
+    end = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
 
 
 def say_fine():

@@ -67,6 +67,14 @@ class Described(OneRank):
             self.check(data, data.ctypes.data, 15, kind)
             self.check(data[1:], data.ctypes.data + 5 * data.itemsize, 10, kind)
 
+    def test_classes_of_numpy_arrays_are_asked_nothing(self):
+        class Lies(np.ndarray):
+            size = 10**9
+            dtype = np.dtype("float64")
+
+        data = np.zeros(3, "uint8")
+        self.check(data.view(Lies), data.ctypes.data, 3, "u8")
+
     def test_read_only_arrays_are_read(self):
         data = np.arange(6.0)
         data.setflags(write=False)
@@ -142,6 +150,14 @@ class Refused(OneRank):
         self.refuse(lambda: self.comm.recv(b"1234"), "the bytes (4 bytes) is read-only")
         self.comm.allreduce(data, np.zeros(4))
 
+    def test_what_was_closed(self):
+        view, pages = memoryview(bytearray(4)), mmap.mmap(-1, 4096)
+        view.release()
+        pages.close()
+        self.refuse(lambda: self.comm.allreduce(view), "the memoryview does not lend its memory")
+        self.refuse(lambda: self.comm.allreduce(pages), "the mmap does not lend its memory")
+        self.comm.allreduce(memoryview(bytearray(4)))
+
     def test_what_is_no_array(self):
         for thing in (3, 4.0, [1, 2], None, "text"):
             self.refuse(lambda: self.comm.allreduce(thing), "is no array")
@@ -174,6 +190,8 @@ class Refused(OneRank):
         assert_raises(weft.InvalidError, lambda: self.comm.allreduce(np.zeros(4), op="median"),
                       "op 'median'; there are sum")
         assert_raises(weft.InvalidError, lambda: self.comm.allreduce(np.zeros(4), op="band"), operation="allreduce")
+        assert_raises(weft.InvalidError, lambda: self.comm.allreduce(np.zeros(4), op=[]), "op []; there are sum")
+        assert_raises(weft.InvalidError, lambda: self.comm.allreduce(np.zeros(4), scale="two"), "scale is a str")
 
     def test_memory_that_overlaps(self):
         data = np.zeros(10)

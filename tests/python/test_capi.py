@@ -143,6 +143,11 @@ class TheLibrary(unittest.TestCase):
         self.assertIn("ImportError: libweft.so was not found", said.stdout)
         self.assertIn("/nowhere/libweft.so (WEFT_LIBRARY): no such file", said.stdout)
 
+    def test_that_is_something_else_is_refused(self):
+        said = self.import_with("libc.so.6")
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("ImportError: libc.so.6 is not libweft", said.stdout)
+
     def test_of_another_version_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             other = os.path.join(folder, "libweft.so")

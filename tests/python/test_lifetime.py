@@ -218,6 +218,7 @@ def rank_waits_without_the_gil(comm):
     comm.barrier()
     if thread.is_alive() and comm._inside:
         assert_raises(weft.BusyError, comm.close, "a thread is in a call")
+    comm.barrier()  # nobody sends before
     comm.send(np.array([4.0]), next_of(comm), 3)
     thread.join()
     assert out[0] == 4

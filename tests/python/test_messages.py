@@ -72,8 +72,9 @@ def rank_truncates(comm):
         long = np.zeros(200, "uint8")
         assert comm.recv(long, 0).nbytes == 100
         assert not long[100:].any()
-    assert_raises(weft.InvalidError, lambda: comm.send(b"x", comm.ranks), "rank %d" % comm.ranks, operation="send")
-    assert_raises(weft.InvalidError, lambda: comm.send(b"x", 0, tag=-2), "tag -2")
+    assert_raises(weft.InvalidError, lambda: comm.send(b"x", comm.ranks), "rank `to` is %d" % comm.ranks,
+                  operation="send")
+    assert_raises(weft.InvalidError, lambda: comm.send(b"x", 0, tag=-2), "tag is -2")
 
 
 def rank_waits_for_requests(comm):
