@@ -23,7 +23,7 @@ int64_t weft_inspect_completed(const struct inspect_list *list)
             const struct weft_dump_entry *entry;
             enum inspect_state state =
                 weft_inspect_state(part, part->entries[i - 1].number, &entry);
-            open = state != INSPECT_ENDED ? entry->number : open;
+            open = state != INSPECT_ENDED ? part->entries[i - 1].number : open;
         }
         first = open < first ? open : first;
     }

@@ -102,7 +102,9 @@ static void append(struct inspect_part *part, const struct weft_dump_entry *entr
         part->entries = weft_cli_grow(part->entries, part->room, sizeof(*part->entries));
     }
     part->entries[part->count++] = *entry;
-    part->next = entry->number >= part->next ? entry->number + 1 : part->next;
+    if (entry->number >= part->next) { /* the last number has no next one */
+        part->next = entry->number + (entry->number < UINT32_MAX);
+    }
 }
 
 /* As it was at that time; false: it had not begun. */

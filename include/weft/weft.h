@@ -191,8 +191,9 @@ weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 /* Writes this rank's flight recorder, its latest operations on all communicators of the job (WEFT_RECORDER
  * says how many), to a file, for `weft inspect`. path: the file, which is replaced; or a directory, in which
  * it is called weft-JOB-rank-N.dump; NULL: the directory of WEFT_DUMP. (With WEFT_DUMP every rank does so by
- * itself when a communicator fails; calls that fail wait for it, for a fifth of a second at most.) Local; blocks as long as writing takes. Any thread. ERR_INVALID
- * (no path), ERR_UNSUPPORTED (WEFT_RECORDER is 0), ERR_SYSTEM, ERR_MEMORY. */
+ * itself when a communicator fails; calls that fail wait for it, for a fifth of a second at most.) Local;
+ * blocks as long as writing takes. Any thread. ERR_INVALID (no path, or one of something that is no regular
+ * file), ERR_UNSUPPORTED (WEFT_RECORDER is 0), ERR_SYSTEM, ERR_MEMORY. */
 weft_status_t weft_dump(weft_comm_t comm, const char *path);
 
 /* Flushes what this rank sent, tells the others and frees everything. Local: it does not wait for

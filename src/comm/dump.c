@@ -34,7 +34,20 @@ static weft_status_t write_file(const char *path, const void *bytes, size_t len)
     static _Atomic unsigned drafts;
     char draft[PATH_LEN + 32];
     size_t done = 0;
+    struct stat facts;
     int fd;
+    if (lstat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+        return weft_fail(WEFT_ERR_INVALID,
+                         "%s is there, and is not a regular file: the flight "
+                         "recorder would replace it",
+                         path);
+    }
+    if (weft_file_exceeds_limit(len)) { /* else it would be a signal */
+        return weft_fail(WEFT_ERR_SYSTEM,
+                         "the flight recorder has %zu bytes, more than a file may "
+                         "have here; raise the limit (ulimit -f)",
+                         len);
+    }
     snprintf(draft, sizeof(draft), "%s.%d.%u", path, (int)getpid(), atomic_fetch_add(&drafts, 1));
     (void)unlink(draft);
     fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

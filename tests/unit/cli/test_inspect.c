@@ -139,6 +139,24 @@ static void ranks_that_agree_are_fine(void **state)
     close_ranks(&bench);
 }
 
+static void the_last_number_there_is_is_one_like_any_other(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    do_one(&bench, 0, UINT32_MAX - 1, WEFT_ALLREDUCE);
+    do_one(&bench, 0, UINT32_MAX, WEFT_ALLREDUCE);
+    begin(&bench, 1, UINT32_MAX, WEFT_ALLREDUCE);
+    save(&bench, 0, WEFT_RECORD_ASKED);
+    save(&bench, 1, WEFT_RECORD_ASKED);
+    cli_run(&cli, "inspect", bench.folder);
+    assert_int_equal(cli.status, 0);
+    assert_has(cli.out, "4294967294");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
 static void a_rank_that_called_something_else_is_named(void **state)
 {
     struct bench bench;
@@ -496,6 +514,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_agree_are_fine),
+        cmocka_unit_test(the_last_number_there_is_is_one_like_any_other),
         cmocka_unit_test(a_rank_that_called_something_else_is_named),
         cmocka_unit_test(calls_that_differed_before_are_told),
         cmocka_unit_test(a_rank_that_has_not_come_is_named_with_what_it_does),

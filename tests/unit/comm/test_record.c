@@ -197,6 +197,23 @@ static void threads_that_write_the_same_file_do_not_disturb_each_other(void **st
     close_scene(&scene);
 }
 
+static void what_is_no_file_is_not_replaced(void **state)
+{
+    struct scene scene;
+    char pipe[256];
+    struct stat facts;
+    (void)state;
+    open_scene(&scene);
+    snprintf(pipe, sizeof(pipe), "%s/pipe", scene.folder);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(weft_dump(scene.comm, pipe), WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_error_text(), pipe));
+    assert_int_equal(lstat(pipe, &facts), 0);
+    assert_true(S_ISFIFO(facts.st_mode));
+    assert_int_equal(unlink(pipe), 0);
+    close_scene(&scene);
+}
+
 static void what_cannot_be_written_is_said(void **state)
 {
     struct scene scene;
@@ -265,6 +282,7 @@ int main(void)
         cmocka_unit_test(calls_are_recorded_with_what_they_were_given),
         cmocka_unit_test(a_directory_gets_a_file_named_by_job_and_rank),
         cmocka_unit_test(threads_that_write_the_same_file_do_not_disturb_each_other),
+        cmocka_unit_test(what_is_no_file_is_not_replaced),
         cmocka_unit_test(what_cannot_be_written_is_said),
         cmocka_unit_test(a_failure_writes_the_file_before_calls_return),
         cmocka_unit_test(no_secret_is_in_the_file),
