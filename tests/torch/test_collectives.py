@@ -270,6 +270,22 @@ class Reduced(RankTest):
         self.same(place, torch.ones(2))
 
     @ranks(2)
+    def test_a_sum_that_is_premultiplied_with_nothing(self):
+        op = dist._make_nccl_premul_sum(0.0)
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor, op)
+        self.same(tensor, torch.zeros(2))
+        tensor = torch.ones(2)
+        dist.reduce(tensor, 0, op)
+        self.same(tensor, torch.full((2,), float(self.rank)))
+        place = torch.ones(2)
+        dist.reduce_scatter_tensor(place, torch.ones(4), op)
+        self.same(place, torch.zeros(2))
+        place = torch.ones(2)
+        dist.reduce_scatter(place, [torch.ones(2), torch.ones(2)], op)
+        self.same(place, torch.zeros(2))
+
+    @ranks(2)
     def test_a_nan_is_not_lost(self):
         tensor = torch.tensor([float("nan") if self.rank else 1., 2.])
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
@@ -368,6 +384,23 @@ class Layouts(RankTest):
         tensor = torch.nn.Parameter(torch.ones(3, 4).t() * self.rank)
         finish(dist.broadcast(tensor.data, 1, async_op=True))
         self.same(tensor.detach(), torch.ones(4, 3))
+
+    @ranks(2)
+    def test_inference_tensors_outside_inference_mode(self):
+        with torch.inference_mode():
+            strided = torch.ones(4, 3).t()
+            works = [dist.all_reduce(strided, async_op=True)]
+            soon, late = [[torch.zeros(size), torch.zeros(size)] for size in (5, 100000)]
+            works.append(dist.all_gather(soon, torch.ones(5), async_op=True))
+            future = dist.all_gather(late, torch.ones(100000), async_op=True).get_future()  # ended by a thread of ours
+        for work in works:
+            work.wait()
+        future.wait()
+        dist.all_reduce(strided)
+        with torch.inference_mode():
+            self.same(strided, torch.full((3, 4), 4.))
+            self.same(soon[1], torch.ones(5))
+            self.same(late[1], torch.ones(100000))
 
     @ranks(2)
     def test_conjugate_views(self):

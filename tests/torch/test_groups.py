@@ -13,6 +13,7 @@ import torch.distributed as dist
 import weft.torch
 from weft import _capi as c
 from weft import _interrupt
+from weft.torch import _leaving
 
 from harness import RankTest, ranks, run_ranks, start
 
@@ -129,10 +130,9 @@ class Groups(RankTest):
             start(rank, count, port=port, prefix=prefix)
             dist.all_reduce(torch.ones(3))
             begun = time.monotonic()
-            from weft.torch import _group
-            _group._leave_all()  # what atexit calls
+            _leaving._leave_all()  # what atexit calls
             assert time.monotonic() - begun < 20
-            return len(_group._open_groups)
+            return len(_leaving._open_groups)
         self.assertEqual(run_ranks(3, body), [0, 0, 0])
 
     @ranks(2)
@@ -233,6 +233,19 @@ class Errors(RankTest):
             self.assertIn("rank 1", text)
             self.assertGreater(took, 0.9)
 
+    def test_a_receive_that_is_waited_for_ends_at_the_deadline(self):
+        def body(rank):
+            dist.group.WORLD.set_timeout(seconds(1))
+            if rank == 1:
+                while c.lib.weft_comm_status(dist.group.WORLD._comm) == c.WEFT_OK:
+                    time.sleep(0.02)  # alive, but elsewhere
+            else:
+                dist.recv(torch.ones(3), 1)
+        name, _, text, took = self.failing(2, body)[0]
+        self.assertEqual(name, "ERR_TIMEOUT")
+        self.assertRegex(text, "rank 1.*receive")
+        self.assertGreater(took, 0.9)
+
     def test_monitored_barrier_names_all_who_are_missing(self):
         def body(rank):
             if rank == 0:
@@ -254,7 +267,24 @@ class Errors(RankTest):
         for rank in (0, 2):
             name, who, text, took = answers[rank]
             self.assertEqual((name, who), ("ERR_PEER", 1), text)
-            self.assertLess(took, 10)  # promised: a second; the machine may be busy
+            self.assertNotIn("of the job", text)
+            self.assertLess(took, 2)  # a second is promised; so much more the machine may be busy
+
+    def test_a_killed_rank_of_a_sub_group_has_its_number_in_the_job(self):
+        def body(rank):
+            group = dist.new_group([1, 2])
+            if rank == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                while rank:
+                    dist.all_reduce(torch.ones(3), group=group)
+            except dist.DistBackendError as error:
+                text = pickle.loads(pickle.dumps(error))
+                assert (text.rank, text.global_rank) == (1, 2), (error.rank, error.global_rank)
+                raise
+        name, who, text, _ = self.failing(3, body, may_die=[2])[1]
+        self.assertEqual((name, who), ("ERR_PEER", 1))
+        self.assertIn("rank 1 of this group is rank 2 of the job", text)
 
     def test_errors_reach_works_and_futures(self):
         def body(rank):

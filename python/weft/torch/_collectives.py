@@ -10,7 +10,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from .. import _capi as c
-from . import _stage
+from . import _stage, _tags
 from . import _tensors as t
 from ._errors import ArgumentError
 from ._group import GroupLife
@@ -85,7 +85,7 @@ class ProcessGroupWeft(GroupLife):
         memory = stage.both(tensor) if root == self._rank else stage.source(tensor)
         dtype, count, op, scale = t.reduced(memory, opts.reduceOp)
         at = memory.data_ptr()
-        begin = _call(c.WEFT_REDUCE, dtype, op=op, root=root, scale=scale or 1.0, in_=at,
+        begin = _call(c.WEFT_REDUCE, dtype, op=op, root=root, scale=1.0 if scale is None else scale, in_=at,
                       out=at if root == self._rank else None, count=count)
         return self._run(opts, begin, [tensor], stage)
 
@@ -110,7 +110,7 @@ class ProcessGroupWeft(GroupLife):
         if scale is None and sizes is None:
             return lambda comm, request: lib.weft_reduce_scatter(comm, start, at, count, dtype, op, request)
         factor = t.REDUCED[memory.dtype][1]
-        return _call(c.WEFT_REDUCE_SCATTER, dtype, op=op, scale=scale or 1.0, in_=start, out=at, count=count,
+        return _call(c.WEFT_REDUCE_SCATTER, dtype, op=op, scale=1.0 if scale is None else scale, in_=start, out=at, count=count,
                      in_counts=t.counts(sizes, factor) if sizes else None)
 
     def _reduce_scatter_base(self, output, source, opts=None):
@@ -293,13 +293,14 @@ class ProcessGroupWeft(GroupLife):
     def send(self, tensors, to, tag=0):
         tensor = _one(tensors, "send")
         self._checked_rank(to, "send")
+        _tags.checked(tag, "send")
         stage = _stage.for_tensor(tensor, self)
         memory = stage.source(tensor)
         if stage.is_cuda:
             stage.wait_for_sources()
         at, length = memory.data_ptr(), memory.numel() * memory.element_size()
         return self._run_message(lambda comm, request: lib.weft_send(comm, at, length, to, tag, request),
-                                 MessageWork, [tensor], (), memory)
+                                 MessageWork, [tensor], memory)
 
     def recv(self, tensors, source, tag=0):
         self._checked_rank(source, "recv")
@@ -311,6 +312,7 @@ class ProcessGroupWeft(GroupLife):
     recvAnysource = recv_anysource
 
     def _receive(self, tensor, source, tag):
+        _tags.checked(tag, "recv")
         stage = _stage.for_tensor(tensor, self)
         memory = stage.target(tensor)
         at, room = memory.data_ptr(), memory.numel() * memory.element_size()
@@ -318,7 +320,7 @@ class ProcessGroupWeft(GroupLife):
         kind = self._stager().receive_work(stage) if stage.is_cuda else ReceiveWork
         return self._run_message(
             lambda comm, request: lib.weft_recv(comm, at, room, source, tag, _byref(message), request),
-            kind, [tensor], stage.after, (memory, message))
+            kind, [tensor], (memory, message), stage.after)
 
     def _join(self, works, tensors):
         return self._stager().join(works, tensors)

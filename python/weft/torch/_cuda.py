@@ -13,14 +13,16 @@ are on the host, so the copies of one overlap the operation before it. work.wait
 and makes the current stream wait for the copy back. Long tensors go in pieces, for the same overlap within one call.
 """
 import ctypes
+import math
 import threading
+import time
 from queue import SimpleQueue
 
 import torch
 
 from .. import _capi as c
 from . import _tensors as t
-from ._errors import BackendError, failure
+from ._errors import BackendError
 from ._work import SLICE_MS, ReceiveWork, Work
 
 PIECE_LEN = 8 << 20
@@ -180,14 +182,13 @@ class StagedWork(_OnDevice, Work):
             raise self._refused
         return super()._poll(ms)
 
-    def _drive(self, ms, lock_s):
+    def _advance(self, ms, lock_s):
         try:
-            return super()._drive(ms, lock_s)
+            return super()._advance(ms, lock_s)
         except BackendError as error:  # it was refused when it was begun
             if error is not self._refused:
                 raise
-            self._give_up(error)
-            return True
+            return self._give_up(error, lock_s)
 
 
 class StagedReceive(_OnDevice, ReceiveWork):
@@ -215,16 +216,15 @@ class JoinedWork(Work):
             work.wait()  # streams wait, too
         return True
 
-    def _drive(self, ms, lock_s):
+    def _advance(self, ms, lock_s):
         if self._done:
             return True
         for work in self._works:
-            if not work._drive(ms, lock_s):
+            if not work._advance(ms, lock_s):
                 return False
         with self._lock:
             if not self._done:
                 self._end(next((work._error for work in self._works if work._error is not None), None))
-        self._tell()
         return True
 
     def _is_short(self):
@@ -261,7 +261,7 @@ class Stager:
         group._comm_or_raise()
         stage.device.before_writing()
         work = StagedWork(tensors, group, stage)
-        group._pending.add(work)
+        group._pending[work] = None
         with self._changed:
             self._waiting += 1
         self._queue.put((work, stage, begin, limit_ms))
@@ -273,13 +273,14 @@ class Stager:
 
     def join(self, works, tensors):
         work = JoinedWork(works, tensors, self._group)
-        self._group._pending.add(work)
+        self._group._pending[work] = None
         return work
 
-    def flush(self):
+    def flush(self, seconds=math.inf):
         """Until everything that was called is begun: what comes next comes after it."""
+        end = time.monotonic() + seconds
         with self._changed:
-            while self._waiting and self._thread.is_alive():
+            while self._waiting and self._thread.is_alive() and time.monotonic() < end:
                 self._changed.wait(SLICE_MS / 1000)
 
     def stop(self, seconds):
@@ -294,6 +295,7 @@ class Stager:
             try:
                 self._begin(*job)
             finally:
+                job = None  # memory of the device and pinned memory are not ours to keep
                 with self._changed:
                     self._waiting -= 1
                     self._changed.notify_all()
@@ -305,11 +307,11 @@ class Stager:
                 comm = self._group._comm_or_raise()
                 status = begin(comm, ctypes.byref(work._request))
                 if status != c.WEFT_OK:
-                    raise failure(status, comm)
+                    raise self._group._failure(status)
                 if limit_ms is not None and work._request.value is not None:
                     c.lib.weft_request_set_timeout(work._request, limit_ms)
         except Exception as error:  # of the device, too
             work._refused = error if isinstance(error, BackendError) else BackendError(str(error), c.WEFT_ERR_SYSTEM)
         work._begun.set()
         if not work._done:
-            self._group._completer().put(work)
+            self._group._crew().put(work)

@@ -165,6 +165,14 @@ def flat_target(tensors, after):
     return flat
 
 
+def copy_back(pairs):
+    """[(tensor, dense memory)]. Whoever made a tensor in inference mode may have left it meanwhile, or be another
+    thread."""
+    for tensor, dense in pairs:
+        with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+            tensor.copy_(dense)
+
+
 def counts(sizes, factor):
     """A C array of element counts; factor: Weft's elements per element."""
     return (c.c_size_t * len(sizes))(*[size * factor for size in sizes])
