@@ -10,6 +10,8 @@ import unittest
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 import weft.torch
 from weft import _capi as c
 from weft import _interrupt
@@ -172,6 +174,12 @@ class Errors(RankTest):
                      torch.ones(3, dtype=torch.int32))
         self.refused("equal pieces", dist.all_to_all_single, torch.ones(3), torch.ones(3))
         self.refused("split", dist.all_to_all_single, torch.ones(4), torch.ones(4), [1, 1], [2, 2])
+        self.refused("split", dist.all_to_all_single, torch.ones(4), torch.ones(4), [-1, 5], [-1, 5])
+        on_meta = [torch.ones(3), torch.ones(3, device="meta")]
+        self.refused("on cpu and meta", dist.all_reduce_coalesced, on_meta)
+        self.refused("on cpu and meta", dist.all_gather_coalesced, [[torch.ones(3)] * 2] * 2, on_meta)
+        self.refused("on cpu and meta", group.allgather_into_tensor_coalesced, [torch.ones(6)] * 2, on_meta)
+        self.refused("on cpu and meta", group.reduce_scatter_tensor_coalesced, on_meta, [torch.ones(6)] * 2)
         self.refused("rank 5", group.broadcast, [torch.ones(2)], 5)
         self.refused("rank 9", group.send, [torch.ones(2)], 9, 0)
         self.refused("has 2 elements", dist.gather, torch.ones(3), [torch.ones(2)] * 2 if self.rank == 0 else None, 0
@@ -181,6 +189,14 @@ class Errors(RankTest):
         else:
             dist.recv(torch.ones(1), 0)
         dist.all_reduce(torch.ones(3))
+
+    @ranks(2)
+    def test_tensors_that_only_stand_for_others(self):
+        sharded = distribute_tensor(torch.ones(4), init_device_mesh("cpu", (2,)), [Shard(0)])
+        for call in (lambda: dist.all_reduce(sharded), lambda: dist.broadcast(sharded, 0),
+                     lambda: dist.all_reduce_coalesced([torch.ones(2), sharded]), lambda: dist.send(sharded, 1 - self.rank)):
+            self.refused("to_local", call)
+        dist.barrier()
 
     @ranks(2)
     def test_gloo_barrier_is_not_ours_and_ours_is(self):
@@ -263,12 +279,17 @@ class Errors(RankTest):
                 os.kill(os.getpid(), signal.SIGKILL)
             while True:
                 dist.all_reduce(torch.ones(3))
-        answers = self.failing(3, body, may_die=[1])
-        for rank in (0, 2):
-            name, who, text, took = answers[rank]
-            self.assertEqual((name, who), ("ERR_PEER", 1), text)
-            self.assertNotIn("of the job", text)
-            self.assertLess(took, 2)  # a second is promised; so much more the machine may be busy
+        longest = []
+        for _ in range(4):  # a second is promised; the machine may be busy with something else
+            answers = self.failing(3, body, may_die=[1])
+            for rank in (0, 2):
+                name, who, text, _ = answers[rank]
+                self.assertEqual((name, who), ("ERR_PEER", 1), text)
+                self.assertNotIn("of the job", text)
+            longest.append(max(answers[0][3], answers[2][3]))
+            if longest[-1] < 1:
+                return
+        self.fail("it took %s s" % longest)
 
     def test_a_killed_rank_of_a_sub_group_has_its_number_in_the_job(self):
         def body(rank):

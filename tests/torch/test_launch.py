@@ -121,6 +121,13 @@ class Programs(unittest.TestCase):
 
     def test_torchrun_restarts_after_a_killed_worker(self):
         """The survivor hears within two seconds who died, and the next attempt trains."""
+        took = []
+        while not took or took[-1] >= 2:
+            self.assertLess(len(took), 3, took)  # the machine may be busy with something else
+            took.append(self.restart())
+
+    def restart(self):
+        """From the death until the other one has heard of it, in seconds."""
         answers = self.run_program(
             [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1",
              "--monitor-interval", "1"], """
@@ -154,9 +161,9 @@ class Programs(unittest.TestCase):
         killed = answers["0-1"]
         heard, name, who, text = answers["0-0"]
         self.assertEqual((name, who), ("ERR_PEER", 1), text)
-        self.assertLess(heard - killed, 10)  # promised are 2 s; the machine may be busy
         self.assertEqual(answers["1-0"], [2] * 100)
         self.assertEqual(answers["1-1"], [2] * 100)
+        return heard - killed
 
 
 if __name__ == "__main__":

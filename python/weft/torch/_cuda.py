@@ -8,9 +8,10 @@
     completer's thread                                  starts the copy back
     stream "up"                                          copy to device
 
-Nothing of this blocks the thread that calls. Operations are begun in the order they were called, each as soon as its bytes
-are on the host, so the copies of one overlap the operation before it. work.wait() blocks until the operation has ended,
-and makes the current stream wait for the copy back. Long tensors go in pieces, for the same overlap within one call.
+Only a send blocks the thread that calls, until its bytes are on the host. Collectives are begun in the order they were
+called, each as soon as its bytes are on the host, so the copies of one overlap the operation before it. work.wait() blocks
+until the operation has ended, and makes the current stream wait for the copy back. Long tensors go in pieces, for the same
+overlap within one call.
 """
 import ctypes
 import math
@@ -54,12 +55,10 @@ class CudaDevice:
 
     def to_device(self, writes, after):
         """Starts the copies back, [(tensor, pinned memory)], then those between tensors; an event."""
-        with torch.no_grad(), torch.cuda.stream(self._up):
-            for tensor, host in writes:
-                tensor.copy_(host, non_blocking=True)
-                tensor.record_stream(self._up)
-            for tensor, dense in after:
-                tensor.copy_(dense)
+        with torch.cuda.stream(self._up):
+            t.copy_back(writes, non_blocking=True)
+            t.copy_back(after)
+            for tensor, _ in [*writes, *after]:
                 tensor.record_stream(self._up)
             return self._up.record_event()
 
@@ -114,6 +113,9 @@ class DeviceStage:
     def flat_target(self, tensors):
         return self._write(_whole(t.flat_target(tensors, self.after), tensors))
 
+    def apart(self, source, *_where):
+        return t.address(source)  # each has its own pinned memory
+
     def wait_for_sources(self):
         for event in self.events:
             event.synchronize()
@@ -126,12 +128,12 @@ def _whole(first, tensors):
 
 
 def is_long(tensor):
-    return tensor.nbytes > PIECE_LEN and t.is_dense(tensor)
+    return tensor.nbytes > PIECE_LEN  # and nothing else: all ranks must cut alike
 
 
-def pieces(tensor):
-    """Views of a dense tensor, cut alike on all ranks."""
-    return tensor.view(-1).split(PIECE_LEN // tensor.element_size())
+def pieces(dense):
+    """Views of a dense tensor."""
+    return dense.view(-1).split(PIECE_LEN // dense.element_size())
 
 
 class _OnDevice:
@@ -204,17 +206,24 @@ class StagedReceive(_OnDevice, ReceiveWork):
 
 
 class JoinedWork(Work):
-    """Several works that are one call."""
+    """Several works that are one call. after: pairs of tensors on the device, copied when all of them have ended."""
+    _event = None
 
-    def __init__(self, works, tensors, group):
-        super().__init__(tensors, group, request=c.weft_request_t(), keep=works)
+    def __init__(self, works, tensors, group, after=()):
+        super().__init__(tensors, group, request=c.weft_request_t(), after=after, keep=works)
         self._works = works
 
     def wait(self, timeout=None):
         super().wait(timeout)
         for work in self._works:
             work.wait()  # streams wait, too
+        if self._event is not None:
+            self._works[0]._device.let_current_wait(self._event)
         return True
+
+    def _copy_back(self):
+        if self._after:
+            self._event = self._works[0]._device.to_device((), self._after)
 
     def _advance(self, ms, lock_s):
         if self._done:
@@ -271,8 +280,8 @@ class Stager:
         stage.device.before_writing()
         return lambda *arguments: StagedReceive(stage, *arguments)
 
-    def join(self, works, tensors):
-        work = JoinedWork(works, tensors, self._group)
+    def join(self, works, tensors, after=()):
+        work = JoinedWork(works, tensors, self._group, after)
         self._group._pending[work] = None
         return work
 
