@@ -167,6 +167,16 @@ class Programs(unittest.TestCase):
             """)
         self.assertEqual(answers, {"0": [1, 1, 1], "1": [1, 1, 1]})
 
+    def test_the_example_says_once_who_runs(self):
+        weft = os.path.join(TOP, "build", "release", "bin", "weft")
+        if not os.path.exists(weft):
+            self.skipTest("no build/release/bin/weft")
+        done = subprocess.run([weft, "run", "-n", "2", sys.executable, os.path.join(TOP, "examples", "ddp_small.py"),
+                               "--backend", "weft"], timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=environment(OMP_NUM_THREADS="1"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("weft: 2 ranks"), 1, done.stdout)
+
     def test_torchrun_restarts_after_a_killed_worker(self):
         """The survivor hears within two seconds who died, and the next attempt trains."""
         took = []
