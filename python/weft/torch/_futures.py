@@ -124,49 +124,46 @@ class MessageCrew(Crew):
 
     def _drive(self):
         self._group._set_bell(self._bell)
-        held, ended = self._hold()
+        held = self._hold()
         try:
-            if held and not ended:
-                ended = self._wait(held, 0 if self._group._leaving else SLICE_MS)
+            if held:
+                self._wait(held, 0 if self._group._leaving else SLICE_MS)
         finally:
             for work in held:
                 work._lock.release()
+        ended = []
+        with self._changed:
+            for _ in range(len(self._works)):
+                work = self._works.popleft()
+                (ended if work._done else self._works).append(work)  # (others may have ended it)
         if not ended and (not held or self._group._leaving):  # others wait for them, or want to
             time.sleep(0.001)
-        with self._changed:
-            self._works = deque(work for work in self._works if not work._done)
         return ended
 
     def _hold(self):
-        """The works to wait for, whose locks are held now; and those that others have ended meanwhile."""
-        held, ended = [], []
+        """The works to wait for, whose locks are held now."""
         with self._changed:
             works = list(self._works)
-        for work in works:
-            if not work._done and work._lock.acquire(False):
-                held.append(work)
-            if work._done:
-                ended.append(work)
-        return held, ended
+        return [work for work in works if not work._done and work._lock.acquire(False)]
 
     def _wait(self, held, ms):
+        """As long as one is held and has not ended the group is not closed, and the bell can be waited for."""
         held = [None] + [work for work in held if not work._done]
+        left = len(held) - 1
         for work in held[1:]:
             work._keep_time()
         requests = (c.weft_request_t * len(held))(self._bell.value, *[work._request.value for work in held[1:]])
         at = ctypes.c_int(-1)
-        ended = []
-        while True:
+        while left:
             status = _wait_any(requests, len(held), ms, ctypes.byref(at))
             if at.value < 0:
-                return ended
+                return
             if at.value == 0:
                 self._bell.value = None
             else:
-                work = held[at.value]
+                work, left = held[at.value], left - 1
                 work._request.value = None
                 work._end(self._group._failure(status) if status else None)
-                ended.append(work)
             ms = 0  # what else has ended
 
 
