@@ -29,6 +29,7 @@ class Crew:
         self._threads = set()
         self._idle_count = 0
         self._is_driven = False  # a thread waits for works
+        self._is_called = False  # a thread was called and is not here yet
         self._is_stopped = False
 
     def put(self, work):
@@ -52,15 +53,19 @@ class Crew:
             thread.join(max(end - time.monotonic(), 0))
 
     def _call(self):
-        """There is something to do for one more thread."""
+        """There is something to do for one more thread. One that is on its way sees to everything."""
+        if self._is_called or self._is_stopped:
+            return
+        self._is_called = True
         if self._idle_count:
             self._changed.notify()
-        elif not self._is_stopped:
+        else:
             thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._threads.add(thread)
             thread.start()
 
     def _serve(self):
+        self._is_called = False
         while True:
             task = self._next()
             if task is None:
@@ -89,6 +94,7 @@ class Crew:
                 self._idle_count += 1
                 self._changed.wait()
                 self._idle_count -= 1
+                self._is_called = False
 
     def _drive_once(self):
         ended = []
