@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small network with DistributedDataParallel, once over Gloo and once over Weft, and says how fast each was.
 
-    torchrun --nproc-per-node 2 examples/ddp_small.py
+    torchrun --nproc-per-node 2 examples/ddp_small.py        (or srun, mpirun, weft run)
 
 The data is made up: 8 numbers, and the task is to say how many of them are positive. What a training script changes to
 use Weft are the two lines marked below. --backend trains over one of them only.
 """
 import argparse
-import os
 import sys
 import time
 
@@ -40,8 +39,13 @@ def show(backend, step, loss, begun):
 
 
 def train(backend):
-    dist.init_process_group(backend)  # "weft" instead of "gloo": line 2 of 2
+    try:
+        dist.init_process_group(backend)  # "weft" instead of "gloo": line 2 of 2
+    except ValueError as error:  # nothing in the environment says who this is
+        sys.exit("%s\nstart me with: torchrun --nproc-per-node 2 %s" % (error, sys.argv[0]))
     rank = dist.get_rank()
+    if rank == 0:
+        print("%s: %d ranks, torch %s, weft %s" % (backend, dist.get_world_size(), torch.__version__, weft.__version__))
     torch.manual_seed(0)
     net = DistributedDataParallel(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 9)))
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
@@ -67,11 +71,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--backend", choices=["gloo", "weft"], help="only this one (default: both)")
     chosen = parser.parse_args().backend
-    if "RANK" not in os.environ and "WEFT_RANK" not in os.environ:
-        sys.exit("start me with: torchrun --nproc-per-node 2 " + sys.argv[0])
     torch.set_num_threads(1)
-    if os.environ.get("RANK", "0") == "0":
-        print("torch %s, weft %s" % (torch.__version__, weft.__version__))
     runs = {backend: train(backend) for backend in ([chosen] if chosen else ["gloo", "weft"])}
     rank = next(iter(runs.values()))[0]
     if rank == 0 and not chosen:

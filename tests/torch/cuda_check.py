@@ -61,8 +61,13 @@ class Cuda(RankTest):
         self.on_host(place, torch.tensor([0., 2]) if self.rank == 0 else torch.tensor([4., 6]))
         dist.all_to_all_single(whole, late(self.full(4, 3. + self.rank)))
         self.on_host(whole, torch.tensor([3., 3, 4, 4]))
+        place = late(self.full(2, 1. + self.rank))
         dist.reduce(place, 0)
-        dist.gather(place, [self.full(2, 0.) for _ in range(2)] if self.rank == 0 else None, 0)
+        self.on_host(place, torch.full((2,), 3. if self.rank == 0 else 2.))
+        places = [self.full(2, 0.) for _ in range(2)]
+        dist.gather(place, places if self.rank == 0 else None, 0)
+        if self.rank == 0:
+            self.on_host(torch.stack(places), torch.tensor([[3., 3], [2, 2]]))
         dist.scatter(place, [self.full(2, 1.), self.full(2, 9.)] if self.rank == 0 else None, 0)
         self.on_host(place, torch.full((2,), 1. if self.rank == 0 else 9.))
         dist.barrier()
@@ -105,6 +110,15 @@ class Cuda(RankTest):
         self.on_host(work.get_future().wait()[0], expected)
         work.wait()
         self.on_host(one, expected)
+        strided = late(self.full((size, 2), 1.))[:, 0]
+        mine = strided if self.rank == 0 else strided.contiguous()  # ranks cut alike, however their tensors lie
+        dist.all_reduce(mine)
+        self.on_host(mine, torch.full((size,), 2.))
+        with torch.inference_mode():
+            one = self.full(5, 1.)
+            work = dist.all_reduce(one, async_op=True)
+        work.wait()
+        self.on_host(one, torch.full((5,), 2.))
 
     @ranks(2)
     def test_host_and_device_in_turn(self):

@@ -121,12 +121,12 @@ class Moved(RankTest):
             if shape == ():
                 continue
             whole = (self.ranks,) + shape
-            pieces = torch.stack([values(self.rank, shape, torch.float32, to) for to in range(self.ranks)]).to(dtype)
+            stacked = torch.bool if dtype is torch.bool else torch.float32  # not every dtype can be stacked
+            pieces = torch.stack([values(self.rank, shape, stacked, to) for to in range(self.ranks)]).to(dtype)
             place = torch.zeros(whole, dtype=torch.float32).to(dtype)
             finish(dist.all_to_all_single(place, pieces, async_op=is_async))
-            expected = torch.stack([values(r, shape, torch.float32, self.rank) for r in range(self.ranks)]).to(dtype)
-            if dtype is not torch.bool:
-                self.check(place, expected)
+            expected = torch.stack([values(r, shape, stacked, self.rank) for r in range(self.ranks)]).to(dtype)
+            self.check(place, expected)
 
     @ranks(3)
     def test_all_to_all_single_with_splits(self):
@@ -270,6 +270,22 @@ class Reduced(RankTest):
         self.same(place, torch.ones(2))
 
     @ranks(2)
+    def test_a_sum_that_is_premultiplied_with_nothing(self):
+        op = dist._make_nccl_premul_sum(0.0)
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor, op)
+        self.same(tensor, torch.zeros(2))
+        tensor = torch.ones(2)
+        dist.reduce(tensor, 0, op)
+        self.same(tensor, torch.full((2,), float(self.rank)))
+        place = torch.ones(2)
+        dist.reduce_scatter_tensor(place, torch.ones(4), op)
+        self.same(place, torch.zeros(2))
+        place = torch.ones(2)
+        dist.reduce_scatter(place, [torch.ones(2), torch.ones(2)], op)
+        self.same(place, torch.zeros(2))
+
+    @ranks(2)
     def test_a_nan_is_not_lost(self):
         tensor = torch.tensor([float("nan") if self.rank else 1., 2.])
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
@@ -312,6 +328,129 @@ class Reduced(RankTest):
         dist.all_gather_coalesced(lists, [torch.full((2,), float(self.rank)), torch.full((3,), 5. + self.rank)])
         self.same(lists[0][1], torch.ones(2))
         self.same(lists[1][0], torch.full((3,), 5.))
+        inputs = [torch.full((2,), 7. + self.rank), torch.full((3,), 9. + self.rank)]
+        got = dist.all_gather_coalesced(lists, inputs, async_op=True).wait()  # a Future's value, nested as in Gloo
+        self.same(got[0], [torch.full((2,), 7.), torch.full((2,), 8.)])
+        self.same(got[1], [torch.full((3,), 9.), torch.full((3,), 10.)])
+
+
+class InSubGroups(RankTest):
+    """Roots and sources are numbers of the job, pieces come in the group's order."""
+
+    @ranks(4)
+    def test_each_collective(self):
+        group, members = dist.new_group([3, 1]), [1, 3]
+        if self.rank not in members:
+            return
+        for dtype in (torch.float32, torch.int64, torch.complex64, torch.bool):
+            for is_async in (False, True):
+                self.check_moved(group, members, dtype, is_async)
+                if dtype is not torch.bool:
+                    self.check_reduced(group, members, dtype, is_async)
+
+    def check_moved(self, group, members, dtype, is_async):
+        settings = {"group": group, "async_op": is_async}
+        mine, all_of_them = values(self.rank, (5,), dtype), [values(rank, (5,), dtype) for rank in members]
+        tensor = mine.clone()
+        finish(dist.broadcast(tensor, 3, **settings))
+        self.same(tensor, all_of_them[1])
+        places = [torch.zeros(5, dtype=dtype) for _ in members]
+        finish(dist.all_gather(places, mine, **settings))
+        self.same(places, all_of_them)
+        places = [torch.zeros(5, dtype=dtype) for _ in members]
+        finish(dist.gather(mine, places if self.rank == 3 else None, 3, **settings))
+        if self.rank == 3:
+            self.same(places, all_of_them)
+        place = torch.zeros(5, dtype=dtype)
+        finish(dist.scatter(place, all_of_them if self.rank == 3 else None, 3, **settings))
+        self.same(place, mine)
+        whole = torch.zeros(10, dtype=dtype)
+        finish(dist.all_to_all_single(whole, torch.cat([mine, mine]), **settings))
+        self.same(whole, torch.cat(all_of_them))
+
+    def check_reduced(self, group, members, dtype, is_async):
+        settings = {"group": group, "async_op": is_async}
+        parts = [values(rank, (6,), dtype) for rank in members]
+        mine, total = values(self.rank, (6,), dtype), parts[0] + parts[1]
+        tensor = mine.clone()
+        finish(dist.all_reduce(tensor, **settings))
+        self.same(tensor, total)
+        tensor = mine.clone()
+        finish(dist.reduce(tensor, 3, **settings))
+        self.same(tensor, total if self.rank == 3 else mine)
+        place = torch.zeros(3, dtype=dtype)
+        finish(dist.reduce_scatter_tensor(place, mine, **settings))
+        self.same(place, total.chunk(2)[members.index(self.rank)])
+        place = torch.zeros(3, dtype=dtype)
+        finish(dist.reduce_scatter(place, list(mine.chunk(2)), **settings))
+        self.same(place, total.chunk(2)[members.index(self.rank)])
+
+    @ranks(4)
+    def test_messages(self):
+        group = dist.new_group([1, 3])
+        place = torch.zeros(2)
+        if self.rank == 1:
+            dist.send(torch.ones(2), 3, group=group)
+            dist.isend(torch.full((2,), 2.), 3, group=group, tag=4).wait()
+        elif self.rank == 3:
+            self.assertEqual(dist.recv(place, group=group), 1)
+            self.same(place, torch.ones(2))
+            dist.irecv(place, 1, group=group, tag=4).wait()
+            self.same(place, torch.full((2,), 2.))
+
+
+class InOneMemory(RankTest):
+    """Outputs that lie over inputs, in place or not: the result is as if they were apart."""
+
+    @ranks(2)
+    def test_all_to_all(self):
+        expected = torch.tensor([0., 1, 10, 11]) if self.rank == 0 else torch.tensor([2., 3, 12, 13])
+        tensor = torch.arange(4.) + 10 * self.rank
+        dist.all_to_all_single(tensor, tensor)
+        self.same(tensor, expected)
+        tensor = torch.arange(4.) + 10 * self.rank
+        dist.all_to_all(list(tensor.chunk(2)), list(tensor.chunk(2)))
+        self.same(tensor, expected)
+        tensor = torch.arange(5.) - 1 + 10 * self.rank
+        dist.all_to_all_single(tensor[:4], tensor[1:])
+        self.same(tensor[:4], expected)
+
+    @ranks(2)
+    def test_reduce_scatter(self):
+        expected = torch.tensor([0., 2]) if self.rank == 0 else torch.tensor([4., 6])
+        for at in (0, 1, self.rank):  # in place for one rank, for the other, for both
+            for as_list in (False, True):
+                whole = torch.arange(4.)
+                place = whole.chunk(2)[at]
+                if as_list:
+                    dist.reduce_scatter(place, list(whole.chunk(2)))
+                else:
+                    dist.reduce_scatter_tensor(place, whole)
+                self.same(place, expected)
+        whole = torch.arange(4.)
+        dist.reduce_scatter_tensor(whole[1:3], whole)
+        self.same(whole[1:3], expected)
+
+    @ranks(2)
+    def test_gathers_and_scatter(self):
+        expected = torch.tensor([1., 1, 2, 2])
+        for at in (0, 1, self.rank):
+            whole = torch.zeros(4)
+            mine = whole.chunk(2)[at].fill_(1. + self.rank)
+            dist.all_gather_into_tensor(whole, mine)
+            self.same(whole, expected)
+            whole = torch.zeros(4)
+            mine = whole.chunk(2)[at].fill_(1. + self.rank)
+            dist.all_gather(list(whole.chunk(2)), mine)
+            self.same(whole, expected)
+            whole = torch.zeros(4)
+            mine = whole.chunk(2)[at].fill_(1. + self.rank)
+            dist.gather(mine, list(whole.chunk(2)) if self.rank == 1 else None, 1)
+            if self.rank == 1:
+                self.same(whole, expected)
+            whole = torch.tensor([5., 5, 6, 6])
+            dist.scatter(whole.chunk(2)[at], list(whole.chunk(2)) if self.rank == 1 else None, 1)
+            self.same(whole.chunk(2)[at], torch.full((2,), 5. + self.rank))
 
 
 class Layouts(RankTest):
@@ -341,8 +480,10 @@ class Layouts(RankTest):
     @ranks(2)
     def test_in_and_out(self):
         place = torch.zeros(3, 4).t()
-        dist.all_gather([place, place.clone().t().contiguous().t()], torch.full((3, 4), 7.).t())
+        other = torch.zeros(3, 4).t()
+        dist.all_gather([place, other], torch.full((3, 4), 7. + self.rank).t())
         self.same(place, torch.full((4, 3), 7.))
+        self.same(other, torch.full((4, 3), 8.))
         out = torch.zeros(4, 2)[:, 0]
         dist.all_gather_into_tensor(out, torch.arange(4.)[::2])
         self.same(out, torch.tensor([0., 2, 0, 2]))
@@ -368,6 +509,23 @@ class Layouts(RankTest):
         tensor = torch.nn.Parameter(torch.ones(3, 4).t() * self.rank)
         finish(dist.broadcast(tensor.data, 1, async_op=True))
         self.same(tensor.detach(), torch.ones(4, 3))
+
+    @ranks(2)
+    def test_inference_tensors_outside_inference_mode(self):
+        with torch.inference_mode():
+            strided = torch.ones(4, 3).t()
+            works = [dist.all_reduce(strided, async_op=True)]
+            soon, late = [[torch.zeros(size), torch.zeros(size)] for size in (5, 100000)]
+            works.append(dist.all_gather(soon, torch.ones(5), async_op=True))
+            future = dist.all_gather(late, torch.ones(100000), async_op=True).get_future()  # ended by a thread of ours
+        for work in works:
+            work.wait()
+        future.wait()
+        dist.all_reduce(strided)
+        with torch.inference_mode():
+            self.same(strided, torch.full((3, 4), 4.))
+            self.same(soon[1], torch.ones(5))
+            self.same(late[1], torch.ones(100000))
 
     @ranks(2)
     def test_conjugate_views(self):

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launchers: torchrun with a restart, `weft run`, and the variables of srun and mpirun."""
+import datetime
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
+import time
 import unittest
 
 import torch
 import torch.distributed as dist
 
-from harness import RankTest, run_ranks
+from harness import RankTest, run_ranks, start
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.normpath(os.path.join(HERE, "..", ".."))
@@ -70,6 +74,42 @@ class Variables(RankTest):
             return tensor.item()
         self.assertEqual(run_ranks(2, body), [2, 2])
 
+    def interrupted(self, waiting, begin):
+        """What happens to the rank that waits for the other, and after how many seconds."""
+        def body(rank, ranks_, port, prefix):
+            if rank != waiting:
+                return None
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+            def press():
+                while "join" not in inner_calls(threading.main_thread()):  # until it waits
+                    time.sleep(0.01)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            threading.Thread(target=press, daemon=True).start()
+            begun = time.monotonic()
+            try:
+                begin(rank, ranks_, port, prefix)
+            except KeyboardInterrupt:
+                return time.monotonic() - begun
+        return run_ranks(2, body)[waiting]
+
+    def test_ctrl_c_ends_a_start_that_waits(self):
+        def by_mpirun(rank, ranks_, port, prefix):
+            os.environ.clear()
+            os.environ.update(environment(
+                OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_LOCAL_RANK=str(rank),
+                OMPI_COMM_WORLD_LOCAL_SIZE="2", PMIX_NAMESPACE="weft-torch-%d" % os.getpid()))
+            dist.init_process_group("weft", timeout=datetime.timedelta(seconds=50))
+
+        def by_store(rank, ranks_, port, prefix):
+            start(rank, ranks_, port=port, prefix=prefix, timeout_s=50)
+
+        for waiting, begin in ((0, by_store), (1, by_store), (0, by_mpirun)):
+            took = self.interrupted(waiting, begin)
+            self.assertIsNotNone(took, "it was not interrupted")
+            self.assertLess(took, 20)
+
     def test_nothing_is_known(self):
         def body(rank, ranks_, port, prefix):
             os.environ.clear()
@@ -79,6 +119,14 @@ class Variables(RankTest):
             except ValueError as error:
                 return str(error)
         self.assertIn("RANK", run_ranks(1, body)[0])  # torch's own words
+
+
+def inner_calls(thread):
+    frame, names = sys._current_frames()[thread.ident], []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names[:3]
 
 
 def unused_port():
@@ -119,8 +167,25 @@ class Programs(unittest.TestCase):
             """)
         self.assertEqual(answers, {"0": [1, 1, 1], "1": [1, 1, 1]})
 
+    def test_the_example_says_once_who_runs(self):
+        weft = os.path.join(TOP, "build", "release", "bin", "weft")
+        if not os.path.exists(weft):
+            self.skipTest("no build/release/bin/weft")
+        done = subprocess.run([weft, "run", "-n", "2", sys.executable, os.path.join(TOP, "examples", "ddp_small.py"),
+                               "--backend", "weft"], timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=environment(OMP_NUM_THREADS="1"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("weft: 2 ranks"), 1, done.stdout)
+
     def test_torchrun_restarts_after_a_killed_worker(self):
         """The survivor hears within two seconds who died, and the next attempt trains."""
+        took = []
+        while not took or took[-1] >= 2:
+            self.assertLess(len(took), 3, took)  # the machine may be busy with something else
+            took.append(self.restart())
+
+    def restart(self):
+        """From the death until the other one has heard of it, in seconds."""
         answers = self.run_program(
             [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1",
              "--monitor-interval", "1"], """
@@ -154,9 +219,9 @@ class Programs(unittest.TestCase):
         killed = answers["0-1"]
         heard, name, who, text = answers["0-0"]
         self.assertEqual((name, who), ("ERR_PEER", 1), text)
-        self.assertLess(heard - killed, 10)  # promised are 2 s; the machine may be busy
         self.assertEqual(answers["1-0"], [2] * 100)
         self.assertEqual(answers["1-1"], [2] * 100)
+        return heard - killed
 
 
 if __name__ == "__main__":

@@ -84,7 +84,9 @@ class Staging(RankTest):
         strided = torch.full((4, 2), 1. + self.rank)
         dist.all_reduce(strided[:, 0])
         self.same(strided[:, 0], torch.full((4,), 3.))
+        mine += self.rank
         dist.broadcast(mine, 1)
+        self.same(mine, torch.full((6,), 4.))
         places = [torch.zeros(2), torch.zeros(2)]
         dist.all_gather(places, torch.full((2,), float(self.rank)))
         self.same(places[1], torch.ones(2))
@@ -99,7 +101,10 @@ class Staging(RankTest):
         dist.reduce_scatter(place, [torch.ones(2), torch.ones(2) * 2])
         self.same(place, torch.full((2,), 2. + 2 * self.rank))
         dist.reduce(place, 0)
+        self.same(place, torch.full((2,), 6. if self.rank == 0 else 4.))
         dist.gather(place, places if self.rank == 0 else None, 0)
+        self.same(places, [torch.full((2,), 6.), torch.full((2,), 4.)] if self.rank == 0
+                  else [torch.zeros(2), torch.ones(2)])
         dist.scatter(place, [torch.ones(2), torch.ones(2) * 9] if self.rank == 0 else None, 0)
         self.same(place, torch.ones(2) if self.rank == 0 else torch.full((2,), 9.))
         dist.all_to_all_single(whole, torch.full((4,), 3. + self.rank))
@@ -127,6 +132,20 @@ class Staging(RankTest):
             for at, output in enumerate(outputs):
                 dist.reduce_scatter_tensor(output, torch.arange(2. * (at + 1)))
         self.same(outputs[0], torch.tensor([2. * self.rank]))
+
+    @ranks(2)
+    def test_long_tensors_are_cut_alike_however_they_lie(self):
+        self.stage_everything()
+        _cuda.PIECE_LEN = 1024
+        whole = torch.arange(2000.) if self.rank == 0 else torch.arange(1000.) * 2
+        mine = whole[::2] if self.rank == 0 else whole
+        work = dist.all_reduce(mine, async_op=True)
+        work.wait()
+        self.same(mine, torch.arange(1000.) * 4)
+        if self.rank == 0:
+            self.same(whole[1::2], torch.arange(1000.) * 2 + 1)  # what lies between is left alone
+        dist.all_reduce(mine)
+        self.same(mine, torch.arange(1000.) * 8)
 
     @ranks(2)
     def test_calls_return_while_the_device_is_busy_and_keep_their_order(self):

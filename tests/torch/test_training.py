@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -110,6 +110,15 @@ class Ddp(TrainingTest):
             net = DistributedDataParallel(model(wide=200), bucket_cap_mb=0.05, gradient_as_bucket_view=True)
             train(net, rank)
             return numbers(net)
+        self.over_both(body)
+
+    def test_power_sgd_whose_callbacks_wait_for_futures(self):
+        def body(rank):
+            net = DistributedDataParallel(model(wide=1200), bucket_cap_mb=100)
+            state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=64, start_powerSGD_iter=2)
+            net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+            train(net, rank, rate=0.01)
+            return [one[:500] for one in numbers(net)]
         self.over_both(body)
 
     def test_unused_parameters(self):

@@ -3,7 +3,9 @@
 import datetime
 import gc
 import threading
+import time
 import unittest
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -113,6 +115,26 @@ class Works(RankTest):
             self.same(tensor, torch.full((5000,), 2.))
 
     @ranks(2)
+    def test_works_that_nobody_asks_for_are_let_go(self):
+        group, other = dist.group.WORLD, 1 - self.rank
+        waiting = [dist.irecv(torch.zeros(1), other, tag=9) for _ in range(3)]
+        seen = []
+        for _ in range(60):
+            tensor = torch.ones(10)
+            seen.append(weakref.ref(tensor))
+            dist.all_reduce(tensor, async_op=True)
+            dist.isend(torch.ones(10), other)
+            dist.recv(torch.zeros(10), other)
+            del tensor
+            dist.barrier()
+        self.assertLess(len(group._pending), 20)
+        self.assertLess(len([one for one in seen if one() is not None]), 20)
+        for _ in range(3):
+            dist.isend(torch.ones(1), other, tag=9)
+        for work in waiting:
+            work.wait()
+
+    @ranks(2)
     def test_ended_works_hold_no_tensors(self):
         group = dist.group.WORLD
         for _ in range(10):
@@ -189,6 +211,31 @@ class Messages(RankTest):
                 place = torch.zeros(2)
                 dist.recv(place, 0, tag=tag)
                 self.assertEqual(place[0], tag)
+
+    @ranks(2)
+    def test_tags_that_are_none(self):
+        for tag in (-1, -2, 2 ** 31 - 1, 2 ** 32 + 7):
+            for call in (dist.send, dist.recv, dist.isend, dist.irecv):
+                with self.assertRaisesRegex(ValueError, "tag %d; tags are 0 to" % tag):
+                    call(torch.ones(2), 1 - self.rank, tag=tag)
+        with self.assertRaisesRegex(ValueError, "tags are 0 to"):
+            dist.recv(torch.ones(2), tag=-1)
+        dist.barrier()
+
+    @ranks(2, timeout_s=1)
+    def test_a_receive_that_is_begun_early_ends_nothing(self):
+        place = torch.zeros(3)
+        work = dist.irecv(place, 0, tag=3) if self.rank else None
+        end = time.monotonic() + 2
+        more = torch.ones(1)
+        while more.item():  # longer than an operation may take; both ranks equally often
+            more.fill_(float(time.monotonic() < end))
+            dist.broadcast(more, 0)
+        if self.rank == 0:
+            dist.send(torch.ones(3), 1, tag=3)
+        else:
+            work.wait()
+            self.same(place, torch.ones(3))
 
     @ranks(3)
     def test_from_anybody(self):

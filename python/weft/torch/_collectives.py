@@ -10,7 +10,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from .. import _capi as c
-from . import _stage
+from . import _stage, _tags
 from . import _tensors as t
 from ._errors import ArgumentError
 from ._group import GroupLife
@@ -56,22 +56,25 @@ class ProcessGroupWeft(GroupLife):
         stage, memory = _stage.unless_plain(tensor, self), tensor
         if stage is not None:
             if stage.is_cuda and _stage.is_long(tensor):
-                return self._join([self.allreduce([piece], opts) for piece in _stage.pieces(tensor)], [tensor])
+                return self._allreduce_in_pieces(tensor, opts)
             memory = stage.both(tensor)
         return self._run(opts, self._allreduce_begin(memory, opts.reduceOp), [tensor], stage)
 
+    def _allreduce_in_pieces(self, tensor, opts):
+        after = []
+        pieces = _stage.pieces(t.both(tensor, after))
+        return self._join([self.allreduce([piece], opts) for piece in pieces], [tensor], after)
+
     def _allreduce_begin(self, memory, reduce_op):
         dtype, count, op, scale = t.reduced(memory, reduce_op)
-        at = memory.data_ptr()
+        at = memory.data_ptr() or t.address(memory)
         if scale is None:
             return lambda comm, request: lib.weft_allreduce(comm, at, at, count, dtype, op, request)
         return _call(c.WEFT_ALLREDUCE, dtype, op=op, scale=scale, in_=at, out=at, count=count)
 
     def allreduce_coalesced(self, tensors, opts=None):
         opts = _options(opts, c10d.AllreduceCoalescedOptions, "reduceOp")
-        if not tensors:
-            raise ArgumentError("allreduce_coalesced: no tensors were given")
-        stage = _stage.for_tensor(tensors[0], self)
+        stage = _stage.for_tensor(t.check_one_device(tensors, "allreduce_coalesced"), self)
         if stage.is_cuda:
             return self._join([self.allreduce([tensor], opts) for tensor in tensors], list(tensors))
         begins = [self._allreduce_begin(stage.both(tensor), opts.reduceOp) for tensor in tensors]
@@ -84,8 +87,8 @@ class ProcessGroupWeft(GroupLife):
         stage = _stage.for_tensor(tensor, self)
         memory = stage.both(tensor) if root == self._rank else stage.source(tensor)
         dtype, count, op, scale = t.reduced(memory, opts.reduceOp)
-        at = memory.data_ptr()
-        begin = _call(c.WEFT_REDUCE, dtype, op=op, root=root, scale=scale or 1.0, in_=at,
+        at = t.address(memory)
+        begin = _call(c.WEFT_REDUCE, dtype, op=op, root=root, scale=1.0 if scale is None else scale, in_=at,
                       out=at if root == self._rank else None, count=count)
         return self._run(opts, begin, [tensor], stage)
 
@@ -101,17 +104,18 @@ class ProcessGroupWeft(GroupLife):
         stage = _stage.for_tensor(output, self)
         source, memory = stage.flat_source(pieces), stage.target(output)
         sizes = [piece.numel() for piece in pieces]
-        begin = self._reduce_scatter_begin(source, memory, opts.reduceOp, None if len(set(sizes)) == 1 else sizes)
+        start = stage.apart(source, sum(sizes), t.address(memory), output.numel(), sum(sizes[:self._rank]))
+        begin = self._reduce_scatter_begin(start, memory, opts.reduceOp, None if len(set(sizes)) == 1 else sizes)
         return self._run(opts, begin, [output], stage)
 
-    def _reduce_scatter_begin(self, source, memory, reduce_op, sizes=None):
+    def _reduce_scatter_begin(self, start, memory, reduce_op, sizes=None):
         dtype, count, op, scale = t.reduced(memory, reduce_op)
-        start, at = source.data_ptr(), memory.data_ptr()
+        at = memory.data_ptr()
         if scale is None and sizes is None:
             return lambda comm, request: lib.weft_reduce_scatter(comm, start, at, count, dtype, op, request)
         factor = t.REDUCED[memory.dtype][1]
-        return _call(c.WEFT_REDUCE_SCATTER, dtype, op=op, scale=scale or 1.0, in_=start, out=at, count=count,
-                     in_counts=t.counts(sizes, factor) if sizes else None)
+        return _call(c.WEFT_REDUCE_SCATTER, dtype, op=op, scale=1.0 if scale is None else scale, in_=start, out=at,
+                     count=count, in_counts=t.counts(sizes, factor) if sizes else None)
 
     def _reduce_scatter_base(self, output, source, opts=None):
         opts = _options(opts, c10d.ReduceScatterOptions, "reduceOp")
@@ -124,7 +128,9 @@ class ProcessGroupWeft(GroupLife):
         if source.numel() != output.numel() * self._ranks:
             raise ArgumentError("reduce_scatter_tensor: the input has %d elements; it needs %d times the output's %d"
                                 % (source.numel(), self._ranks, output.numel()))
-        return self._reduce_scatter_begin(stage.source(source), stage.target(output), opts.reduceOp)
+        memory, count = stage.target(output), output.numel()
+        start = stage.apart(stage.source(source), source.numel(), t.address(memory), count, self._rank * count)
+        return self._reduce_scatter_begin(start, memory, opts.reduceOp)
 
     reduce_scatter_single = _reduce_scatter_base
 
@@ -132,7 +138,7 @@ class ProcessGroupWeft(GroupLife):
         opts = _options(opts, c10d.ReduceScatterOptions, "reduceOp")
         if not outputs or len(outputs) != len(inputs):
             raise ArgumentError("reduce_scatter: %d outputs and %d inputs" % (len(outputs), len(inputs)))
-        stage = _stage.for_tensor(outputs[0], self)
+        stage = _stage.for_tensor(t.check_one_device([*outputs, *inputs], "reduce_scatter"), self)
         if stage.is_cuda:
             return self._join([self._reduce_scatter_base(*pair, opts) for pair in zip(outputs, inputs)], list(outputs))
         begins = [self._reduce_scatter_base_begin(stage, output, source, opts)
@@ -157,9 +163,9 @@ class ProcessGroupWeft(GroupLife):
         if sizes[self._rank] != source.numel():
             raise ArgumentError("allgather: the input has %d elements, its place in the outputs (number %d) %d"
                                 % (source.numel(), self._rank, sizes[self._rank]))
-        memory, flat = stage.source(source), stage.flat_target(places)
-        dtype, count = t.moved(memory)
-        start, at = memory.data_ptr(), flat.data_ptr()
+        at = t.address(stage.flat_target(places))
+        start = stage.apart(stage.source(source), source.numel(), at, sum(sizes), -sum(sizes[:self._rank]))
+        dtype, count = t.moved(source)
         if len(set(sizes)) == 1:
             return lambda comm, request: lib.weft_allgather(comm, start, at, count, dtype, request)
         return _call(c.WEFT_ALLGATHER, dtype, in_=start, out=at, count=count,
@@ -169,10 +175,10 @@ class ProcessGroupWeft(GroupLife):
         opts = _options(opts, c10d.AllgatherOptions)
         if not inputs or len(output_lists) != len(inputs):
             raise ArgumentError("allgather_coalesced: %d output lists and %d inputs" % (len(output_lists), len(inputs)))
-        stage = _stage.for_tensor(inputs[0], self)
-        result = [place for places in output_lists for place in places]
+        result = [list(places) for places in output_lists]
+        stage = _stage.for_tensor(t.check_one_device(sum(result, list(inputs)), "allgather_coalesced"), self)
         if stage.is_cuda:
-            return self._join([self.allgather([pair[0]], [pair[1]], opts) for pair in zip(output_lists, inputs)], result)
+            return self._join([self.allgather([pair[0]], [pair[1]], opts) for pair in zip(result, inputs)], result)
         begins = [self._allgather_begin(stage, places, source) for places, source in zip(output_lists, inputs)]
         return self._run_many(opts, begins, result, stage)
 
@@ -186,9 +192,9 @@ class ProcessGroupWeft(GroupLife):
         if output.numel() != source.numel() * self._ranks:
             raise ArgumentError("all_gather_into_tensor: the output has %d elements; it needs %d times the input's %d"
                                 % (output.numel(), self._ranks, source.numel()))
-        memory, place = stage.source(source), stage.target(output)
-        dtype, count = t.moved(memory)
-        start, at = memory.data_ptr(), place.data_ptr()
+        at, count = t.address(stage.target(output)), source.numel()
+        start = stage.apart(stage.source(source), count, at, output.numel(), -self._rank * count)
+        dtype, count = t.moved(source)
         return lambda comm, request: lib.weft_allgather(comm, start, at, count, dtype, request)
 
     all_gather_single = _allgather_base
@@ -197,7 +203,7 @@ class ProcessGroupWeft(GroupLife):
         opts = _options(opts, c10d.AllgatherOptions)
         if not outputs or len(outputs) != len(inputs):
             raise ArgumentError("all_gather_into_tensor: %d outputs and %d inputs" % (len(outputs), len(inputs)))
-        stage = _stage.for_tensor(inputs[0], self)
+        stage = _stage.for_tensor(t.check_one_device([*inputs, *outputs], "all_gather_into_tensor"), self)
         if stage.is_cuda:
             return self._join([self._allgather_base(*pair, opts) for pair in zip(outputs, inputs)], list(outputs))
         begins = [self._allgather_base_begin(stage, output, source) for output, source in zip(outputs, inputs)]
@@ -212,7 +218,7 @@ class ProcessGroupWeft(GroupLife):
         stage = _stage.for_tensor(tensor, self)
         memory = stage.both(tensor) if root == self._rank else stage.target(tensor)
         dtype, count = t.moved(memory)
-        at = memory.data_ptr()
+        at = t.address(memory)
         return self._run(opts, lambda comm, request: lib.weft_broadcast(comm, at, at, count, dtype, root, request),
                          [tensor], stage)
 
@@ -221,12 +227,14 @@ class ProcessGroupWeft(GroupLife):
         source = _one(inputs, "gather")
         root = self._checked_rank(opts.rootRank, "gather")
         stage = _stage.for_tensor(source, self)
-        memory = stage.source(source)
-        dtype, count = t.moved(memory)
-        start, at, places = memory.data_ptr(), None, []
+        memory, at, places, count = stage.source(source), None, [], source.numel()
         if root == self._rank:
             places = self._root_list(outputs, source, "gather", "output")
-            at = stage.flat_target(places).data_ptr()
+            at = t.address(stage.flat_target(places))
+            start = stage.apart(memory, count, at, count * self._ranks, -root * count)
+        else:
+            start = t.address(memory)
+        dtype, count = t.moved(source)
         return self._run(opts, lambda comm, request: lib.weft_gather(comm, start, at, count, dtype, root, request),
                          list(places), stage)
 
@@ -235,12 +243,11 @@ class ProcessGroupWeft(GroupLife):
         output = _one(outputs, "scatter")
         root = self._checked_rank(opts.rootRank, "scatter")
         stage = _stage.for_tensor(output, self)
-        start = None
+        start, at, count = None, t.address(stage.target(output)), output.numel()
         if root == self._rank:
-            start = stage.flat_source(self._root_list(inputs, output, "scatter", "input")).data_ptr()
-        memory = stage.target(output)
-        dtype, count = t.moved(memory)
-        at = memory.data_ptr()
+            source = stage.flat_source(self._root_list(inputs, output, "scatter", "input"))
+            start = stage.apart(source, count * self._ranks, at, count, root * count)
+        dtype, count = t.moved(output)
         return self._run(opts, lambda comm, request: lib.weft_scatter(comm, start, at, count, dtype, root, request),
                          [output], stage)
 
@@ -248,9 +255,9 @@ class ProcessGroupWeft(GroupLife):
         opts = _options(opts, c10d.AllToAllOptions)
         t.check_same([output, source], "all_to_all_single")
         stage = _stage.for_tensor(output, self)
-        memory, place = stage.source(source), stage.target(output)
-        dtype, count = t.moved(memory)
-        start, at = memory.data_ptr(), place.data_ptr()
+        at = t.address(stage.target(output))
+        start = stage.apart(stage.source(source), source.numel(), at, output.numel())
+        dtype, count = t.moved(source)
         if not output_sizes and not input_sizes:
             if source.numel() != output.numel() or source.shape[:1].numel() % self._ranks:
                 raise ArgumentError("all_to_all_single: input %s and output %s cannot be cut into %d equal pieces"
@@ -271,11 +278,12 @@ class ProcessGroupWeft(GroupLife):
         self._check_list(outputs, "all_to_all", "output")
         first = t.check_same(list(outputs) + list(inputs), "all_to_all")
         stage = _stage.for_tensor(first, self)
-        source, place = stage.flat_source(inputs), stage.flat_target(outputs)
+        give, take = [tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]
+        at = t.address(stage.flat_target(outputs))
+        start = stage.apart(stage.flat_source(inputs), sum(give), at, sum(take))
         factor = self._factor(first)
-        begin = _call(c.WEFT_ALLTOALL, t.moved(first)[0], in_=source.data_ptr(), out=place.data_ptr(),
-                      in_counts=t.counts([tensor.numel() for tensor in inputs], factor),
-                      out_counts=t.counts([tensor.numel() for tensor in outputs], factor))
+        begin = _call(c.WEFT_ALLTOALL, t.moved(first)[0], in_=start, out=at,
+                      in_counts=t.counts(give, factor), out_counts=t.counts(take, factor))
         return self._run(opts, begin, list(outputs), stage)
 
     def barrier(self, opts=None):
@@ -293,13 +301,14 @@ class ProcessGroupWeft(GroupLife):
     def send(self, tensors, to, tag=0):
         tensor = _one(tensors, "send")
         self._checked_rank(to, "send")
+        _tags.checked(tag, "send")
         stage = _stage.for_tensor(tensor, self)
         memory = stage.source(tensor)
         if stage.is_cuda:
             stage.wait_for_sources()
-        at, length = memory.data_ptr(), memory.numel() * memory.element_size()
+        at, length = t.address(memory), memory.numel() * memory.element_size()
         return self._run_message(lambda comm, request: lib.weft_send(comm, at, length, to, tag, request),
-                                 MessageWork, [tensor], (), memory)
+                                 MessageWork, [tensor], memory)
 
     def recv(self, tensors, source, tag=0):
         self._checked_rank(source, "recv")
@@ -311,17 +320,18 @@ class ProcessGroupWeft(GroupLife):
     recvAnysource = recv_anysource
 
     def _receive(self, tensor, source, tag):
+        _tags.checked(tag, "recv")
         stage = _stage.for_tensor(tensor, self)
         memory = stage.target(tensor)
-        at, room = memory.data_ptr(), memory.numel() * memory.element_size()
+        at, room = t.address(memory), memory.numel() * memory.element_size()
         message = c.weft_message_t()
         kind = self._stager().receive_work(stage) if stage.is_cuda else ReceiveWork
         return self._run_message(
             lambda comm, request: lib.weft_recv(comm, at, room, source, tag, _byref(message), request),
-            kind, [tensor], stage.after, (memory, message))
+            kind, [tensor], (memory, message), stage.after)
 
-    def _join(self, works, tensors):
-        return self._stager().join(works, tensors)
+    def _join(self, works, tensors, after=()):
+        return self._stager().join(works, tensors, after)
 
     # ---- checks
 
@@ -358,7 +368,7 @@ class ProcessGroupWeft(GroupLife):
                 raise ArgumentError("all_to_all_single: %d rows of the %s cannot be cut into %d equal pieces"
                                     % (rows, side, self._ranks))
             sizes = [rows // self._ranks] * self._ranks
-        if len(sizes) != self._ranks or sum(sizes) != rows:
+        if len(sizes) != self._ranks or sum(sizes) != rows or min(sizes) < 0:
             raise ArgumentError("all_to_all_single: the %s split %s is not for %d ranks and %d rows"
                                 % (side, list(sizes), self._ranks, rows))
         row = (tensor.numel() // rows if rows else 0) * self._factor(tensor)

@@ -8,19 +8,22 @@
     completer's thread                                  starts the copy back
     stream "up"                                          copy to device
 
-Nothing of this blocks the thread that calls. Operations are begun in the order they were called, each as soon as its bytes
-are on the host, so the copies of one overlap the operation before it. work.wait() blocks until the operation has ended,
-and makes the current stream wait for the copy back. Long tensors go in pieces, for the same overlap within one call.
+Only a send blocks the thread that calls, until its bytes are on the host. Collectives are begun in the order they were
+called, each as soon as its bytes are on the host, so the copies of one overlap the operation before it. work.wait() blocks
+until the operation has ended, and makes the current stream wait for the copy back. Long tensors go in pieces, for the same
+overlap within one call.
 """
 import ctypes
+import math
 import threading
+import time
 from queue import SimpleQueue
 
 import torch
 
 from .. import _capi as c
 from . import _tensors as t
-from ._errors import BackendError, failure
+from ._errors import BackendError
 from ._work import SLICE_MS, ReceiveWork, Work
 
 PIECE_LEN = 8 << 20
@@ -52,12 +55,10 @@ class CudaDevice:
 
     def to_device(self, writes, after):
         """Starts the copies back, [(tensor, pinned memory)], then those between tensors; an event."""
-        with torch.no_grad(), torch.cuda.stream(self._up):
-            for tensor, host in writes:
-                tensor.copy_(host, non_blocking=True)
-                tensor.record_stream(self._up)
-            for tensor, dense in after:
-                tensor.copy_(dense)
+        with torch.cuda.stream(self._up):
+            t.copy_back(writes, non_blocking=True)
+            t.copy_back(after)
+            for tensor, _ in [*writes, *after]:
                 tensor.record_stream(self._up)
             return self._up.record_event()
 
@@ -112,6 +113,9 @@ class DeviceStage:
     def flat_target(self, tensors):
         return self._write(_whole(t.flat_target(tensors, self.after), tensors))
 
+    def apart(self, source, *_where):
+        return t.address(source)  # each has its own pinned memory
+
     def wait_for_sources(self):
         for event in self.events:
             event.synchronize()
@@ -124,12 +128,12 @@ def _whole(first, tensors):
 
 
 def is_long(tensor):
-    return tensor.nbytes > PIECE_LEN and t.is_dense(tensor)
+    return tensor.nbytes > PIECE_LEN  # and nothing else: all ranks must cut alike
 
 
-def pieces(tensor):
-    """Views of a dense tensor, cut alike on all ranks."""
-    return tensor.view(-1).split(PIECE_LEN // tensor.element_size())
+def pieces(dense):
+    """Views of a dense tensor."""
+    return dense.view(-1).split(PIECE_LEN // dense.element_size())
 
 
 class _OnDevice:
@@ -180,14 +184,13 @@ class StagedWork(_OnDevice, Work):
             raise self._refused
         return super()._poll(ms)
 
-    def _drive(self, ms, lock_s):
+    def _advance(self, ms, lock_s):
         try:
-            return super()._drive(ms, lock_s)
+            return super()._advance(ms, lock_s)
         except BackendError as error:  # it was refused when it was begun
             if error is not self._refused:
                 raise
-            self._give_up(error)
-            return True
+            return self._give_up(error, lock_s)
 
 
 class StagedReceive(_OnDevice, ReceiveWork):
@@ -203,28 +206,34 @@ class StagedReceive(_OnDevice, ReceiveWork):
 
 
 class JoinedWork(Work):
-    """Several works that are one call."""
+    """Several works that are one call. after: pairs of tensors on the device, copied when all of them have ended."""
+    _event = None
 
-    def __init__(self, works, tensors, group):
-        super().__init__(tensors, group, request=c.weft_request_t(), keep=works)
+    def __init__(self, works, tensors, group, after=()):
+        super().__init__(tensors, group, request=c.weft_request_t(), after=after, keep=works)
         self._works = works
 
     def wait(self, timeout=None):
         super().wait(timeout)
         for work in self._works:
             work.wait()  # streams wait, too
+        if self._event is not None:
+            self._works[0]._device.let_current_wait(self._event)
         return True
 
-    def _drive(self, ms, lock_s):
+    def _copy_back(self):
+        if self._after:
+            self._event = self._works[0]._device.to_device((), self._after)
+
+    def _advance(self, ms, lock_s):
         if self._done:
             return True
         for work in self._works:
-            if not work._drive(ms, lock_s):
+            if not work._advance(ms, lock_s):
                 return False
         with self._lock:
             if not self._done:
                 self._end(next((work._error for work in self._works if work._error is not None), None))
-        self._tell()
         return True
 
     def _is_short(self):
@@ -261,7 +270,7 @@ class Stager:
         group._comm_or_raise()
         stage.device.before_writing()
         work = StagedWork(tensors, group, stage)
-        group._pending.add(work)
+        group._pending[work] = None
         with self._changed:
             self._waiting += 1
         self._queue.put((work, stage, begin, limit_ms))
@@ -271,15 +280,16 @@ class Stager:
         stage.device.before_writing()
         return lambda *arguments: StagedReceive(stage, *arguments)
 
-    def join(self, works, tensors):
-        work = JoinedWork(works, tensors, self._group)
-        self._group._pending.add(work)
+    def join(self, works, tensors, after=()):
+        work = JoinedWork(works, tensors, self._group, after)
+        self._group._pending[work] = None
         return work
 
-    def flush(self):
+    def flush(self, seconds=math.inf):
         """Until everything that was called is begun: what comes next comes after it."""
+        end = time.monotonic() + seconds
         with self._changed:
-            while self._waiting and self._thread.is_alive():
+            while self._waiting and self._thread.is_alive() and time.monotonic() < end:
                 self._changed.wait(SLICE_MS / 1000)
 
     def stop(self, seconds):
@@ -294,6 +304,7 @@ class Stager:
             try:
                 self._begin(*job)
             finally:
+                job = None  # memory of the device and pinned memory are not ours to keep
                 with self._changed:
                     self._waiting -= 1
                     self._changed.notify_all()
@@ -305,11 +316,11 @@ class Stager:
                 comm = self._group._comm_or_raise()
                 status = begin(comm, ctypes.byref(work._request))
                 if status != c.WEFT_OK:
-                    raise failure(status, comm)
+                    raise self._group._failure(status)
                 if limit_ms is not None and work._request.value is not None:
                     c.lib.weft_request_set_timeout(work._request, limit_ms)
         except Exception as error:  # of the device, too
             work._refused = error if isinstance(error, BackendError) else BackendError(str(error), c.WEFT_ERR_SYSTEM)
         work._begun.set()
         if not work._done:
-            self._group._completer().put(work)
+            self._group._crew().put(work)

@@ -14,9 +14,9 @@ from urllib.parse import urlparse
 
 import torch.distributed as dist
 
-
 from .. import _capi as c
 from ._errors import failure
+from ._start import in_helper
 from ._work import milliseconds
 
 lib = c.lib
@@ -75,20 +75,26 @@ def _say_ranks(names):
 
 def _by_weft(timeout=None, **_settings):
     """A generator, as torch wants handlers: yields (store, rank, ranks) once."""
+    store, facts = in_helper(lambda: _start(timeout))
+    for name, value in zip(_TORCH_NAMES, facts):
+        os.environ.setdefault(name, str(value))
+    yield store, facts[0], facts[1]
+    raise RuntimeError("a second rendezvous is not possible")
+
+
+def _start(timeout):
     limit_ms = milliseconds(timeout) or 0
     config = c.weft_config_t(start_timeout_ms=limit_ms, timeout_ms=limit_ms)
     comm = c.weft_comm_t()
     _check(lib.weft_init(ctypes.byref(config), ctypes.byref(comm)))
     try:
-        rank, ranks, local_rank, local_ranks = _facts(comm)
+        facts = _facts(comm)
+        rank, ranks, _, local_ranks = facts
         store = _meet(comm, rank, ranks, local_ranks == ranks, timeout)
         _check(lib.weft_control_barrier(comm))
+        return store, facts
     finally:
         lib.weft_comm_close(comm)
-    for name, value in zip(_TORCH_NAMES, (rank, ranks, local_rank, local_ranks)):
-        os.environ.setdefault(name, str(value))
-    yield store, rank, ranks
-    raise RuntimeError("a second rendezvous is not possible")
 
 
 def _facts(comm):

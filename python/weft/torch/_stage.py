@@ -31,6 +31,15 @@ class HostStage:
     def flat_target(self, tensors):
         return self._keep(t.flat_target(tensors, self.after))
 
+    def apart(self, source, count, at, room, offset=None):
+        """The address of a source of `count` elements, or of a copy where the `room` elements written at `at` lie over
+        it. offset: where in the source those may begin nevertheless, in elements; None: nowhere."""
+        start, size = t.address(source), source.element_size()
+        distance = at - start
+        if distance >= count * size or -distance >= room * size or offset is not None and distance == offset * size:
+            return start
+        return self._keep(t.flat_copy(source, count)).data_ptr()
+
 
 def for_tensor(tensor, group):
     """A stage for tensors like this one."""

@@ -5,17 +5,51 @@ The id has the group's secret in it, so who can read the store can join (docs/th
 as all ranks have joined.
 """
 import ctypes
+import threading
 from datetime import timedelta
 
 from .. import _capi as c
+from .. import _interrupt
 from ._errors import BackendError, failure
 
 lib = c.lib
 _FAILED = "failed: "
 
 
+def in_helper(call, discard=lambda _result: None):
+    """call(), which may wait for other ranks for minutes; when this is the main thread, in another one, so that Ctrl-C can
+    leave it. discard(result): of a call that was left and succeeded after all."""
+    if threading.get_ident() != _interrupt.MAIN:
+        return call()
+    outcome, left = [], []
+
+    def work():
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        if left and outcome[0][1] is None:
+            discard(outcome[0][0])
+
+    thread = threading.Thread(target=work, name="weft-start", daemon=True)
+    try:
+        thread.start()
+        thread.join()
+    except BaseException:
+        left.append(True)
+        raise
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
 def create_comm(store, rank, ranks, timeout_ms):
     """A communicator of the ranks that call this with the same store (which has the group's own prefix)."""
+    return in_helper(lambda: _create(store, rank, ranks, timeout_ms), lib.weft_comm_close)
+
+
+def _create(store, rank, ranks, timeout_ms):
     config = c.weft_config_t(start_timeout_ms=timeout_ms, timeout_ms=timeout_ms)
     if ranks == 1:
         return _join(_make_id(config), 0, 1, config)

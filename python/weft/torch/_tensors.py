@@ -165,19 +165,49 @@ def flat_target(tensors, after):
     return flat
 
 
+def flat_copy(first, count):
+    """Of `count` elements that lie in a row and begin with those of a tensor."""
+    return first.detach().as_strided((count,), (1,)).clone()
+
+
+def address(tensor):
+    at = tensor.data_ptr()
+    return at if at or not tensor.numel() else no_memory(tensor)
+
+
+def no_memory(tensor):
+    raise ArgumentError("a %s has no memory of its own to send or to write to; give the tensor in it (of a DTensor: "
+                        "to_local())" % type(tensor).__name__)
+
+
+def copy_back(pairs, non_blocking=False):
+    """[(tensor, dense memory)]. Whoever made a tensor in inference mode may have left it meanwhile, or be another
+    thread."""
+    for tensor, dense in pairs:
+        with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+            tensor.copy_(dense, non_blocking=non_blocking)
+
+
 def counts(sizes, factor):
     """A C array of element counts; factor: Weft's elements per element."""
     return (c.c_size_t * len(sizes))(*[size * factor for size in sizes])
 
 
 def check_same(tensors, what):
-    """All of one dtype, on one kind of device."""
+    """All of one dtype, on one device."""
+    first = check_one_device(tensors, what)
+    for tensor in tensors:
+        if tensor.dtype is not first.dtype:
+            raise ArgumentError("%s: tensors of %s and %s in one call" % (what, first.dtype, tensor.dtype))
+    return first
+
+
+def check_one_device(tensors, what):
+    """The first of them: where it lies they all lie."""
     if not tensors:
         raise ArgumentError("%s: no tensors were given" % what)
     first = tensors[0]
     for tensor in tensors:
-        if tensor.dtype is not first.dtype:
-            raise ArgumentError("%s: tensors of %s and %s in one call" % (what, first.dtype, tensor.dtype))
         if tensor.device != first.device:
             raise ArgumentError("%s: tensors on %s and %s in one call" % (what, first.device, tensor.device))
     return first

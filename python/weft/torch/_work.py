@@ -3,28 +3,30 @@
 
 Weft moves the bytes by itself, whether anybody waits or not. What is left to do in Python is to notice the end: to copy
 results into tensors that do not lie in one piece, to let go of the tensors, to complete a Future. Whoever asks does it
-(wait(), is_completed()); a Future has nobody who asks, so each group has a thread for its Futures, from the first one on.
+(wait(), is_completed()), else whoever begins the next call; a Future has nobody who asks, so each group has threads for
+its Futures, from the first one on (_futures.py).
 """
 import threading
 import time
 from ctypes import byref
-from queue import SimpleQueue
 
 import torch
 import torch.distributed as dist
 
 from .. import _capi as c
-from ._errors import BackendError, failure
+from . import _leaving
+from . import _tensors as t
+from ._errors import BackendError
 
 _wait = c.lib.weft_wait
 _wait_all = c.lib.weft_wait_all
 
 # How long one wait in C lasts at most: between two of them Python sees signals.
 SLICE_MS = 100
-# Collectives of so many bytes take less than a millisecond once all ranks are there; how long they are waited for there
-# and then, for more ranks than cores, or for a rank that is late.
+# Collectives of so many bytes take less than a millisecond once all ranks are there: so long they are waited for there and
+# then when a Future is asked for.
 SHORT_LEN = 256 * 1024
-SHORT_MS = 10
+SHORT_MS = 1
 
 
 def milliseconds(timeout):
@@ -38,6 +40,8 @@ def milliseconds(timeout):
 class Work(dist.Work):
     """One operation. `result()` and the Future's value are its tensors, as in Gloo."""
     _group = None
+    _is_receive = False
+    _is_collective = True
 
     def __init__(self, tensors, group=None, request=None, after=(), keep=None):
         super().__init__()
@@ -50,7 +54,7 @@ class Work(dist.Work):
             self._request = request  # one, or an array of them
             self._after = after  # pairs of tensors: copied when it has ended
             self._keep = keep  # memory that is lent
-            self._lock = threading.Lock()  # a request belongs to one thread at a time
+            self._lock = threading.RLock()  # a request belongs to one thread at a time
 
     # ---- what users call
 
@@ -87,7 +91,7 @@ class Work(dist.Work):
     def get_future(self):
         """A torch.futures.Future that ends with the work; its value is the list of tensors."""
         if self._future is None:
-            if not self._done and self._is_short():
+            if not self._done and self._is_over_soon():
                 self._drive(SHORT_MS, 0)  # sooner over than another thread is awake; DDP wants every bucket's Future
             begun = self._new_future()
             if self._done and self._error is None:
@@ -108,13 +112,17 @@ class Work(dist.Work):
     def _new_future(self):
         return torch.futures.Future()
 
+    def _is_over_soon(self):
+        group = self._group  # of a work that has ended just now: None
+        return group is None or not group._has_futures() and self._is_short()
+
     def _is_short(self):
         return sum(tensor.nbytes for tensor in self._tensors) <= SHORT_LEN
 
     def _complete_later(self):
         group = self._group
         if group is not None:  # else it has ended just now, and whoever ended it tells the Future
-            group._completer().put(self)
+            group._crew().put(self)
         else:
             self._tell()
 
@@ -142,6 +150,13 @@ class Work(dist.Work):
                 raise BackendError("Operation timed out! (waited %d ms; it goes on)" % limit_ms, c.WEFT_ERR_TIMEOUT)
 
     def _drive(self, ms, lock_s):
+        """As _advance(), and the Future is told. Not with a lock held: its callbacks are the user's."""
+        if not self._advance(ms, lock_s):
+            return False
+        self._tell()
+        return True
+
+    def _advance(self, ms, lock_s):
         """Waits at most ms for the end, once the thread that waits already (lock_s) lets go. True: it has ended."""
         group = self._group
         if self._done:
@@ -149,6 +164,8 @@ class Work(dist.Work):
         if group._leaving and ms:  # whoever closes the group wants the lock
             time.sleep(0.001)
             ms = 0
+        if self._lock._is_owned():
+            return self._advance_in_handler(ms)
         if not (self._lock.acquire(timeout=lock_s) if lock_s else self._lock.acquire(False)):
             return self._done
         try:
@@ -156,11 +173,19 @@ class Work(dist.Work):
                 status = self._poll(ms)
                 if status is None:
                     return False
-                self._end(failure(status, self._group._comm) if status else None)
+                self._end(group._failure(status) if status else None)
         finally:
             self._lock.release()
-        self._tell()
+            if group._leaving:
+                _leaving.leave_late()
         return True
+
+    def _advance_in_handler(self, ms):
+        """This thread is in the middle of waiting for this work, and a signal's handler asks: it would wait for itself."""
+        if ms:
+            raise BackendError("a signal's handler cannot wait for the operation whose wait it interrupted",
+                               c.WEFT_ERR_BUSY)
+        return False
 
     def _poll(self, ms):
         """The result, or None while it goes on."""
@@ -178,20 +203,22 @@ class Work(dist.Work):
         group = self._group
         self._done = True  # before the group is gone: _drive() reads it first
         self._request = self._after = self._keep = self._group = None
-        group._pending.discard(self)
+        group._pending.pop(self, None)
 
     def _copy_back(self):
         if self._after:
-            with torch.no_grad():
-                for tensor, dense in self._after:
-                    tensor.copy_(dense)
+            t.copy_back(self._after)
 
-    def _give_up(self, error):
-        """The group closes: nothing of Weft touches the memory any more."""
-        with self._lock:
+    def _give_up(self, error, lock_s):
+        """The group closes: nothing of Weft touches the memory any more. False: a thread does not let go of it."""
+        if not self._lock.acquire(timeout=lock_s):
+            return self._done
+        try:
             if not self._done:
                 self._end(error)
-        self._tell()
+        finally:
+            self._lock.release()
+        return True
 
 
 class ManyWork(Work):
@@ -204,29 +231,57 @@ class ManyWork(Work):
         if not any(requests) or status == c.WEFT_ERR_FORKED:
             return status
         if status != c.WEFT_ERR_TIMEOUT and self._first is None:  # one has failed, others have not ended yet
-            self._first = failure(status, self._group._comm)
+            self._first = self._group._failure(status)
         return None
 
     def _end(self, error):
         super()._end(self._first or error)
 
+    def _is_short(self):
+        return sum(tensor.nbytes for part in self._tensors
+                   for tensor in (part if isinstance(part, list) else (part,))) <= SHORT_LEN
+
 
 class MessageWork(Work):
-    """A send or a receive. They end in any order, so their Futures have another thread than the collectives'."""
+    """A send or a receive. They end in any order, so their Futures have other threads than the collectives'."""
+    _is_collective = False
 
     def _is_short(self):
         return False  # nobody knows when the other rank sends
 
+    def _keep_time(self):
+        """With the lock held, while it goes on."""
+
     def _complete_later(self):
         group = self._group
         if group is not None:
-            group._completer(messages=True).put(self)
+            group._crew(messages=True).put(self)
         else:
             self._tell()
 
 
 class ReceiveWork(MessageWork):
-    """keep: (tensor, message). The message must be as long as the tensor."""
+    """keep: (tensor, message). The message must be as long as the tensor. A receive may be begun long before somebody
+    sends: it has the group's timeout from when it is waited for."""
+    _is_receive = True
+
+    _has_time = True  # its deadline is as it should be
+
+    def wait(self, timeout=None):
+        if timeout is None and not self._done:
+            self._has_time = False
+        return super().wait(timeout)
+
+    def _poll(self, ms):
+        status = super()._poll(ms)
+        if status is None:  # not before: usually it is over by now
+            self._keep_time()
+        return status
+
+    def _keep_time(self):
+        if not self._has_time:
+            self._has_time = True
+            c.lib.weft_request_set_timeout(self._request, self._group._timeout_ms)
 
     def _copy_back(self):
         self._check_length()
@@ -244,39 +299,3 @@ class ReceiveWork(MessageWork):
     def _source_rank(self):
         self.wait()
         return self._source
-
-
-class Completer:
-    """A thread that ends works which somebody holds a Future of.
-
-    Collectives of a group end in the order they were begun: the first is waited for, then the next. Messages do
-    not (`in_order` False): each is looked after in turn, for a moment.
-    """
-
-    def __init__(self, name, in_order):
-        self._queue = SimpleQueue()
-        self._in_order = in_order
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def put(self, work):
-        self._queue.put(work)
-
-    def stop(self, seconds):
-        self._queue.put(None)
-        if self._thread is not threading.current_thread():
-            self._thread.join(seconds)
-
-    def _run(self):
-        works = []
-        while True:
-            while not works or not self._queue.empty():
-                work = self._queue.get()
-                if work is None:
-                    return
-                works.append(work)
-            if self._in_order:
-                if works[0]._drive(SLICE_MS, SLICE_MS / 1000):
-                    del works[0]
-            else:
-                works = [work for work in works if not work._drive(1, 0.001)]
