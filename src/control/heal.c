@@ -107,7 +107,8 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
     weft_control_mend_beat(conn); /* until we have spoken it is nothing */
     weft_control_tell_below(control, conn);
     weft_control_history_tell(control, conn, WEFT_WIRE_REPORT);
-    weft_control_tell_closed(control, conn); /* after it: who closed may have done so for a verdict */
+    weft_control_tell_closed(control,
+                             conn); /* after it: who closed may have done so for a verdict */
     weft_control_shrink_tell(control, conn);
     weft_heal_report_again(control->heal, false);
     weft_log(control, INFO, "this rank is below rank %u now", conn->peer_rank);

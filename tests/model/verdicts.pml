@@ -264,20 +264,20 @@ inline absent(me, rank)
 
 /* ---- neighbours ---- */
 
-/* All that happened so far: who closed, then verdicts in their order. */
+/* All that happened so far: verdicts in their order, then who closed. */
 inline tells_history(me, to, kind, type)
 {
-    n = 0;
+    n = 1;
     x = 0;
     do
     :: x < RANKS ->
         if
-        :: n == 0 && HAS(closed[me], x) -> say(kind, me, to, CLOSED, x, 0)
-        :: n > 0 && HAS(gone[me], x) && number_of[AT(me, x)] == n -> say(kind, me, to, type, x, n)
+        :: n > verdicts[me] && HAS(closed[me], x) -> say(kind, me, to, CLOSED, x, 0)
+        :: n <= verdicts[me] && HAS(gone[me], x) && number_of[AT(me, x)] == n -> say(kind, me, to, type, x, n)
         :: else
         fi;
         x++
-    :: x == RANKS && n < verdicts[me] ->
+    :: x == RANKS && n <= verdicts[me] ->
         n++;
         x = 0
     :: else -> break
