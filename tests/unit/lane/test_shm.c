@@ -29,6 +29,15 @@ static void test_messages_of_every_length_arrive_as_they_were_sent(void **state)
     pair_close(&pair);
 }
 
+/* Field by field: what lies between them is nobody's. */
+static void assert_same_frame(const struct weft_wire_data *got, const struct weft_wire_data *want)
+{
+    uint8_t bytes[2][WEFT_WIRE_DATA_LEN];
+    weft_wire_data_encode(got, bytes[0]);
+    weft_wire_data_encode(want, bytes[1]);
+    assert_memory_equal(bytes[0], bytes[1], WEFT_WIRE_DATA_LEN);
+}
+
 static void test_numbers_of_other_frames_are_carried(void **state)
 {
     const struct weft_wire_data frame = {.type = WEFT_DATA_HINT,
@@ -50,8 +59,8 @@ static void test_numbers_of_other_frames_are_carried(void **state)
     assert_int_equal(post_from(&pair.a, 1, &with_bytes, "8 bytes.", NULL), WEFT_POST_SENT);
     assert_int_equal(post_from(&pair.a, 1, &envelope, NULL, NULL), WEFT_POST_SENT);
     assert_true(step_until(&pair.b, NULL, &pair.b.arrived, 3));
-    assert_memory_equal(&log[0].frame, &frame, sizeof(frame));
-    assert_memory_equal(&log[1].frame, &with_bytes, sizeof(with_bytes));
+    assert_same_frame(&log[0].frame, &frame);
+    assert_same_frame(&log[1].frame, &with_bytes);
     assert_memory_equal(log[1].bytes, "8 bytes.", 8);
     assert_int_equal(log[2].frame.seq, 0); /* the lane keeps the order of envelopes by itself */
     pair_close(&pair);
