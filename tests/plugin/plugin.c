@@ -397,3 +397,11 @@ unsigned count_threads(void)
 {
     return count_entries("/proc/self/task");
 }
+
+void await_threads(unsigned most)
+{
+    double start = now_s();
+    while (count_threads() > most) {
+        check_deadline(start, "a thread's end");
+    }
+}

@@ -82,5 +82,7 @@ void pattern_fill(void *data, size_t len, unsigned seed);
 bool pattern_is(const void *data, size_t len, unsigned seed);
 unsigned count_fds(void);
 unsigned count_threads(void);
+/* No more than so many are left. The kernel lists one that was joined a moment longer. */
+void await_threads(unsigned most);
 
 #endif
