@@ -102,28 +102,22 @@ void weft_comm_report_failure(struct weft_collectives *it, weft_status_t status,
     weft_control_fail(it->comm->job->control, &failure, is_final);
 }
 
-#define RANK_LEN 40
-
 struct caller {
     uint32_t rank;
     const struct weft_comm_note *note;
 };
 
-/* "rank 1", and which one of the job that is where numbers differ. */
-static const char *print_rank(const struct weft_collectives *it, uint32_t rank, char text[RANK_LEN])
+static const char *print_rank(const struct weft_collectives *it, uint32_t rank,
+                              char text[WEFT_CONTROL_RANK_LEN])
 {
-    uint32_t number = rank < it->comm->ranks ? job_rank(it->comm, rank) : rank;
-    int len = snprintf(text, RANK_LEN, "rank %u", rank);
-    if (number != rank) {
-        snprintf(text + len, RANK_LEN - (size_t)len, " (%u of the job)", number);
-    }
-    return text;
+    return weft_control_print_rank(rank, rank < it->comm->ranks ? job_rank(it->comm, rank) : rank,
+                                   text);
 }
 
 static void name_mismatch(struct weft_collectives *it, struct caller one, struct caller other,
                           const char *more)
 {
-    char text[TEXT_LEN], left[96], right[96], a[RANK_LEN], b[RANK_LEN];
+    char text[TEXT_LEN], left[96], right[96], a[WEFT_CONTROL_RANK_LEN], b[WEFT_CONTROL_RANK_LEN];
     weft_comm_print_call(one.note, left, sizeof(left));
     weft_comm_print_call(other.note, right, sizeof(right));
     snprintf(text, sizeof(text), "%s called %s, %s called %s%s%s", print_rank(it, one.rank, a),
@@ -257,7 +251,7 @@ static bool name_disorder(struct weft_collectives *it, const struct weft_wire_ca
     bool is_asked = calling->about == WEFT_CALLING_WHERE; /* for somebody else */
     bool is_certain = calling->about == WEFT_CALLING_LATE || is_asked || calling->is_waiting;
     uint32_t rank = is_asked ? calling->missing : calling->rank;
-    char text[TEXT_LEN], theirs[96], ours[96], a[RANK_LEN], b[RANK_LEN];
+    char text[TEXT_LEN], theirs[96], ours[96], a[WEFT_CONTROL_RANK_LEN], b[WEFT_CONTROL_RANK_LEN];
     if (!is_certain || note->number < atomic_load(&it->number) ||
         note->controls > weft_control_channel_calls(channel) ||
         !weft_control_channel_is_in_call(channel, ours, sizeof(ours))) {

@@ -111,32 +111,20 @@ static void fail_channel(struct weft_control_channel *channel, weft_status_t sta
     weft_control_report_own(channel->control, channel->id, &notice);
 }
 
-#define RANK_LEN 36
-
 struct caller {
     const struct weft_control_signature *call;
     uint32_t rank;
 };
 
-/* "rank 1", and which one of the job that is where numbers differ. */
-static const char *print_rank(const struct weft_control_channel *channel, uint32_t rank,
-                              char text[RANK_LEN])
-{
-    int len = snprintf(text, RANK_LEN, "rank %u", rank);
-    if (channel->members[rank] != rank) {
-        snprintf(text + len, RANK_LEN - (size_t)len, " (%u of the job)", channel->members[rank]);
-    }
-    return text;
-}
-
 static void mismatch(struct weft_control_channel *channel, struct caller one, struct caller other)
 {
-    char text[TEXT_LEN], left[72], right[72], a[RANK_LEN], b[RANK_LEN];
+    char text[TEXT_LEN], left[72], right[72], a[WEFT_CONTROL_RANK_LEN], b[WEFT_CONTROL_RANK_LEN];
     print_call(one.call, channel->calls, left, sizeof(left));
     print_call(other.call, channel->calls, right, sizeof(right));
     snprintf(text, sizeof(text),
              "%s called %.64s, %s called %.64s; all ranks must make the same calls",
-             print_rank(channel, one.rank, a), left, print_rank(channel, other.rank, b), right);
+             weft_control_print_rank(one.rank, channel->members[one.rank], a), left,
+             weft_control_print_rank(other.rank, channel->members[other.rank], b), right);
     fail_channel(channel, WEFT_ERR_MISMATCH, channel->members[other.rank], text);
 }
 

@@ -104,7 +104,8 @@ struct weft_control;
 /* Blocks until every rank has joined and this one has its place in the tree. */
 weft_status_t weft_control_open(const struct weft_control_spec *spec,
                                 struct weft_control **control_p);
-/* Says good-bye, flushes for at most half a second, frees. NULL is fine. */
+/* Waits for orphans right after a verdict (0.4 s at most), says good-bye, flushes for at most half a second, or two more
+ * where a path has just died; frees. NULL is fine. */
 void weft_control_close(struct weft_control *control);
 /* Do these two ranks run on one host? */
 bool weft_control_is_same_host(const struct weft_control *control, uint32_t a, uint32_t b);
@@ -116,6 +117,11 @@ bool weft_control_tree_root_addr(const struct weft_control *control,
 /* "rank 3 (pid 4411 on node7, 10.0.0.7)"; the address where there are several hosts, and it has one */
 void weft_control_name_rank(const struct weft_control *control, uint32_t rank, char *text,
                             size_t room);
+
+#define WEFT_CONTROL_RANK_LEN 36
+/* "rank 1", and "rank 1 (6 of the job)" where the communicator counts otherwise. Returns text. */
+const char *weft_control_print_rank(uint32_t rank, uint32_t job_rank,
+                                    char text[WEFT_CONTROL_RANK_LEN]);
 
 /* From now on the background thread serves the engine. ERR_SYSTEM. */
 weft_status_t weft_control_engage(struct weft_control *control);

@@ -39,6 +39,16 @@ bool weft_control_tree_root_addr(const struct weft_control *control,
     return addr->family != 0 && weft_net_addr_from_wire(addr, addr_p) == WEFT_OK;
 }
 
+const char *weft_control_print_rank(uint32_t rank, uint32_t job_rank,
+                                    char text[WEFT_CONTROL_RANK_LEN])
+{
+    int len = snprintf(text, WEFT_CONTROL_RANK_LEN, "rank %u", rank);
+    if (job_rank != rank) {
+        snprintf(text + len, WEFT_CONTROL_RANK_LEN - (size_t)len, " (%u of the job)", job_rank);
+    }
+    return text;
+}
+
 /* Or where everybody is. */
 static bool is_nowhere(const struct weft_wire_addr *addr)
 {
