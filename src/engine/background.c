@@ -350,6 +350,8 @@ static bool leave_list(struct weft_engine *engine)
     pthread_mutex_lock(&background.lock);
     if (!weft_list_is_empty(&engine->background_node)) {
         atomic_store(&engine->is_joined, false);
+        atomic_store(&engine->armed,
+                     0); /* who drives it from now on has nobody to step back from */
         weft_list_remove(&engine->background_node);
         is_last = weft_list_is_empty(&background.engines);
         if (is_last) {
