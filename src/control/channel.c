@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define ASIDE_MS 600   /* the same where one stands still on the way */
 #define VERDICT_MS 100 /* how long a call past its deadline waits for the coordinator's words */
 
 /* ---- one waiting call ---- */
@@ -209,6 +210,7 @@ weft_status_t weft_control_channel_status(struct weft_control_channel *channel)
 
 struct abort_op {
     struct weft_control_op op;
+    bool is_late;
     char text[TEXT_LEN];
 };
 
@@ -231,8 +233,13 @@ static void run_abort(struct weft_engine_task *task)
 
 static uint64_t give_up_abort(struct weft_control_op *op)
 {
+    struct abort_op *abort = WEFT_CONTAINER_OF(op, struct abort_op, op);
+    if (!abort->is_late && weft_control_aside_is_needed(op->channel->control)) {
+        abort->is_late = true;
+        return ASIDE_MS; /* it goes around who stands still */
+    }
     weft_control_channel_end(op->channel, WEFT_ERR_ABORTED, op->channel->control->self.rank,
-                             WEFT_CONTAINER_OF(op, struct abort_op, op)->text);
+                             abort->text);
     return 0;
 }
 

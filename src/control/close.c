@@ -6,6 +6,7 @@
 
 #define RESEND_MS 2000
 #define OWED_MS 500
+#define ASIDE_MS 600
 #define ORPHANS_MS 400 /* orphans have found their next parent by then */
 
 void weft_control_close_list(struct weft_list *list)
@@ -69,6 +70,22 @@ static void await_orphans(struct weft_control *control)
     }
 }
 
+/* Our parent may stand still. Then somebody else must know, for our process ends before it hears of it. */
+static void await_aside(struct weft_control *control)
+{
+    uint64_t deadline_ns = weft_clock_after_ms(ASIDE_MS);
+    _Atomic uint32_t never = 0;
+    bool has_left = false;
+    while (!has_left && weft_clock_ns() < deadline_ns) {
+        weft_engine_lock(control->engine);
+        has_left = weft_control_aside_has_left(control);
+        weft_engine_unlock(control->engine);
+        if (!has_left) {
+            weft_engine_wait(control->engine, &never, weft_clock_after_ms(5));
+        }
+    }
+}
+
 static bool is_resending(const struct weft_control *control)
 {
     bool is = control->parent != NULL && weft_net_conn_is_resending(control->parent);
@@ -117,6 +134,7 @@ void weft_control_close(struct weft_control *control)
     }
     if (!control->is_closing) {
         await_orphans(control);
+        await_aside(control);
         say_bye(control);
         await_resent(control);
     }
@@ -129,6 +147,7 @@ void weft_control_close(struct weft_control *control)
     }
     weft_control_ways_close(control);
     weft_control_heal_close(control);
+    weft_control_aside_close(control);
     weft_control_history_close(control);
     weft_control_shrinks_close(control);
     weft_control_close_list(&control->parting);

@@ -21,6 +21,7 @@
  */
 #include "control/heal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,8 @@
 #define SERVE_MS 20     /* after the start, where every microsecond counts */
 #define PATIENCE_MS 120 /* then one on this host counts as out */
 #define FAR_MS 500      /* the same on another host */
+#define REFUSED_MS                                                                                 \
+    200 /* where that host says that nobody listens: who leads it next takes the port over at once */
 #define ADOPTER_MS 500
 #define VAIN_MAX 8
 #define CALM_MS 100 /* a parent that closes in good order: mostly everybody does then */
@@ -115,7 +118,7 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
 }
 
 /* A rank that has made no call yet does not listen, and lives; so may one whose number says nothing here. */
-static bool has_ended(const struct weft_control *control, uint32_t rank)
+bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank)
 {
     const uint32_t *pid = control->table.pid;
     bool is_known = ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
@@ -134,7 +137,7 @@ weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
     if (weft_heal_is_near(control, rank)) {
         weft_heal_local_name(control, rank, name);
         status = weft_net_connect_local(name, weft_clock_ns(), &dial);
-        *is_refused_p = status == WEFT_ERR_NETWORK && has_ended(control, rank);
+        *is_refused_p = status == WEFT_ERR_NETWORK && weft_heal_has_ended(control, rank);
     } else {
         status = weft_net_addr_from_wire(&control->table.group[control->table.group_of[rank]].addr,
                                          &addr);
@@ -149,7 +152,9 @@ weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
     dial.owner = control;
     status = weft_net_conn_open(control->engine, &dial, conn_p);
     if (status == WEFT_OK) {
-        (*conn_p)->tag = purpose == WEFT_WIRE_HEAL ? ROLE_HEALING : ROLE_ADOPTING;
+        (*conn_p)->tag = purpose == WEFT_WIRE_ASIDE  ? ROLE_ASIDE
+                         : purpose == WEFT_WIRE_HEAL ? ROLE_HEALING
+                                                     : ROLE_ADOPTING;
     } else {
         *conn_p = NULL;
     }
@@ -202,13 +207,23 @@ static bool is_open(const struct weft_control *control, uint32_t rank)
 
 static bool is_patience_over(const struct weft_control_heal *heal, uint64_t now_ns)
 {
-    uint64_t patience_ms = weft_heal_is_near(heal->control, heal->target)    ? PATIENCE_MS
-                           : weft_heal_has_port(heal->control, heal->target) ? FAR_MS
-                                                                             : CALLED_MS;
+    uint64_t patience_ms = weft_heal_is_near(heal->control, heal->target)     ? PATIENCE_MS
+                           : !weft_heal_has_port(heal->control, heal->target) ? CALLED_MS
+                           : heal->is_target_refusing                         ? REFUSED_MS
+                                                                              : FAR_MS;
     return now_ns - heal->target_ns >= patience_ms * WEFT_NS_PER_MS;
 }
 
 /* Of another host whose leader cannot be found nobody can. */
+static void leave_out_host(struct weft_control *control, uint32_t leader)
+{
+    for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
+        if (control->table.group_of[rank] == control->table.group_of[leader]) {
+            control->is_out[rank] = 1;
+        }
+    }
+}
+
 static void give_up_target(struct weft_control_heal *heal)
 {
     struct weft_control *control = heal->control;
@@ -218,10 +233,8 @@ static void give_up_target(struct weft_control_heal *heal)
     if (is_here && !heal->is_target_there) {
         weft_heal_absent(control, target);
     }
-    for (uint32_t rank = 0; rank < control->self.ranks && !is_here; rank++) {
-        if (control->table.group_of[rank] == control->table.group_of[target]) {
-            control->is_out[rank] = 1;
-        }
+    if (!is_here) {
+        leave_out_host(control, target);
     }
 }
 
@@ -245,7 +258,7 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
         heal->attempt = NULL;
         heal->target = target;
         heal->target_ns = now_ns;
-        heal->is_target_there = false;
+        heal->is_target_there = heal->is_target_refusing = false;
     }
     if (is_patience_over(heal, now_ns)) {
         give_up_target(heal);
@@ -310,7 +323,7 @@ void weft_control_heal_changed(struct weft_control *control, bool is_calm)
     }
 }
 
-void weft_control_heal_orphaned(struct weft_control *control)
+void weft_control_heal_orphaned(struct weft_control *control, bool is_cut)
 {
     struct weft_control_heal *heal = control->heal;
     if (is_over(control)) {
@@ -318,6 +331,9 @@ void weft_control_heal_orphaned(struct weft_control *control)
     }
     if (control->via == NULL) {
         weft_control_via_open(control);
+    }
+    if (is_cut && !weft_heal_is_near(control, control->parent_rank)) {
+        leave_out_host(control, control->parent_rank);
     }
     weft_heal_serve_local(heal);
     weft_heal_take_over_port(heal);
@@ -424,6 +440,7 @@ void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn
         weft_heal_adoption_missed(heal, conn);
     } else {
         heal->attempt = NULL;
+        heal->is_target_refusing = conn->error == ECONNREFUSED;
         if (conn->is_refused && conn->is_proved && !conn->is_elsewhere &&
             heal->target != WEFT_WIRE_NO_RANK) {
             control->is_out[heal->target] = 1;
@@ -451,7 +468,7 @@ bool weft_control_heal_again(struct weft_control *control, struct weft_net_conn 
     weft_log(control, INFO, "the new connection to rank %u ended before it spoke", conn->peer_rank);
     if (conn == control->parent) {
         control->parent = NULL;
-        weft_control_heal_orphaned(control);
+        weft_control_heal_orphaned(control, false);
     }
     for (uint32_t i = 0; i < control->child_count; i++) {
         if (control->children[i].conn == conn) {

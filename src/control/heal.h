@@ -21,14 +21,16 @@ struct weft_control_heal {
     bool is_seeking;
     uint64_t seek_ns, orphan_ns;
     uint32_t target;
-    uint64_t target_ns;            /* since when it is asked */
-    bool is_target_there;          /* somebody listens */
+    uint64_t target_ns;      /* since when it is asked */
+    bool is_target_there;    /* somebody listens */
+    bool is_target_refusing; /* its host is there, and nobody listens: so it was the last time */
     struct weft_net_conn *attempt; /* owned */
     struct weft_net_conn *adopter; /* owned: one above has called, and has not said anything yet */
     struct weft_list reports;      /* of kept_report: until their verdicts come */
     uint32_t report_count;
     uint64_t again_ns; /* the coordinator looks for those above that it did not find */
     unsigned rounds;   /* how often it has */
+    uint64_t few_ns;   /* since when it does not reach most of the others; 0: it does */
 
     /* those below */
     struct weft_list visitors; /* connections that have come and have not said anything yet */
@@ -59,6 +61,8 @@ struct weft_control_heal *weft_heal_of(struct weft_control *control);
 weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
                              enum weft_wire_purpose purpose, struct weft_net_conn **conn_p,
                              bool *is_refused_p);
+/* A rank of this host: has its process ended? Where its number says nothing here, it has not. */
+bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank);
 /* The timer goes for what is due first. */
 void weft_heal_schedule(struct weft_control_heal *heal);
 
@@ -73,6 +77,8 @@ void weft_heal_take_over_port(struct weft_control_heal *heal);
 /* ---- heal_reports.c ---- */
 /* To the new parent; or, when we coordinate or there is nobody to be told, as verdicts. */
 void weft_heal_report_again(struct weft_control_heal *heal, bool is_judge);
+/* To one beside the tree, as reports. */
+void weft_heal_reports_say(const struct weft_control *control, struct weft_net_conn *conn);
 /* It is gone, and nobody saw how. */
 void weft_heal_absent(struct weft_control *control, uint32_t rank);
 void weft_heal_reports_close(struct weft_control_heal *heal);

@@ -56,6 +56,39 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
     return true;
 }
 
+void weft_heal_reports_say(const struct weft_control *control, struct weft_net_conn *conn)
+{
+    const struct weft_control_heal *heal = control->heal;
+    for (struct weft_list *node = heal != NULL ? heal->reports.next : NULL;
+         heal != NULL && node != &heal->reports; node = node->next) {
+        const struct kept_report *kept = WEFT_CONTAINER_OF(node, struct kept_report, node);
+        struct weft_wire_frame frame = {.type = WEFT_WIRE_REPORT,
+                                        .comm = kept->comm,
+                                        .src = control->self.rank,
+                                        .dst = WEFT_WIRE_NO_RANK};
+        uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
+        weft_net_conn_send(conn, &frame, bytes, weft_wire_notice_encode(&kept->notice, bytes));
+    }
+}
+
+bool weft_control_heal_check(struct weft_control *control, uint32_t rank)
+{
+    struct weft_wire_notice notice = {.status = WEFT_ERR_PEER, .rank = rank};
+    char name[128];
+    if (control->heal == NULL || rank >= control->self.ranks || rank == control->self.rank ||
+        !weft_heal_is_near(control, rank) || weft_control_aside_is_leaving(control, rank) ||
+        !weft_heal_has_ended(control, rank)) {
+        return false;
+    }
+    weft_control_name_rank(control, rank, name, sizeof(name));
+    snprintf(notice.text, sizeof(notice.text), "%s closed (its process has ended)", name);
+    if (weft_control_conn_to(control, rank) == NULL) { /* else we are about to see it */
+        control->is_out[rank] = 1;
+        weft_control_report(control, 0, &notice);
+    }
+    return true;
+}
+
 bool weft_control_heal_is_hopeful(const struct weft_control *control)
 {
     const struct weft_control_heal *heal = control->heal;

@@ -17,12 +17,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define STAT_LEN 512
 #define STARTED_AT 19 /* words behind the state */
+#define LATE_MS 50    /* a beat of ours that is later has slept */
+#define OVERDUE_MS                                                                                 \
+    200 /* LATE_MS, and a beat that was left out because other words had gone just before */
+#define WAKE_MS 50 /* so long it takes to read what was said meanwhile */
 
 struct weft_control_watch {
     struct weft_engine_source source; /* pidfd, -1: none */
@@ -35,11 +40,16 @@ struct weft_control_watch {
 
 static void neighbour_ended(struct weft_control *control, uint32_t rank)
 {
-    struct weft_net_conn *conn = weft_control_conn_to(control, rank);
-    if (conn != NULL) {
-        conn->source.ready(&conn->source, EPOLLIN); /* what it said last, perhaps its good-bye */
+    struct weft_net_conn *conn;
+    int unread = 1;
+    /* what it said last, perhaps its good-bye */
+    while ((conn = weft_control_conn_to(control, rank)) != NULL && unread > 0) {
+        conn->source.ready(&conn->source, EPOLLIN);
+        unread = 0;
+        if (weft_control_conn_to(control, rank) == conn) {
+            (void)ioctl(conn->source.fd, FIONREAD, &unread);
+        }
     }
-    conn = weft_control_conn_to(control, rank);
     if (conn != NULL) {
         weft_control_neighbour_lost(control, conn, WEFT_ERR_PEER, "closed (its process has ended)");
     }
@@ -128,8 +138,7 @@ bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks)
            began_ticks(facts) > lived_ticks + 1; /* another one has its number now */
 }
 
-/* A local leaf that has called nothing yet does not beat; the kernel tells whether it is stopped. */
-static bool is_process_stopped(pid_t pid)
+bool weft_control_process_is_stopped(pid_t pid)
 {
     char facts[STAT_LEN];
     process_facts(pid, facts);
@@ -143,7 +152,7 @@ static uint64_t silent_since(struct weft_control_watch *watch, const struct weft
     if (conn->is_beating || !conn->is_local) { /* between hosts all beat from the start */
         return conn->heard_ns;
     }
-    if (!is_process_stopped(conn->peer_pid)) {
+    if (!weft_control_process_is_stopped(conn->peer_pid)) {
         watch->stopped_ns = 0;
     } else if (watch->stopped_ns == 0) {
         watch->stopped_ns = now_ns;
@@ -242,13 +251,47 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
     }
 }
 
+static uint64_t period_of(const struct weft_control *control)
+{
+    return (uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT] * WEFT_NS_PER_MS;
+}
+
+static bool is_late(const struct weft_control *control, uint64_t now_ns)
+{
+    return now_ns > control->beat_ns + period_of(control) + LATE_MS * WEFT_NS_PER_MS;
+}
+
+uint64_t weft_control_heart_overdue_ns(const struct weft_control *control)
+{
+    return period_of(control) + OVERDUE_MS * WEFT_NS_PER_MS;
+}
+
+static void note_sleep(struct weft_control *control, uint64_t now_ns)
+{
+    if (is_late(control, now_ns)) {
+        control->woke_ns = now_ns;
+    }
+    control->beat_ns = now_ns;
+}
+
+bool weft_control_heart_is_waking(struct weft_control *control)
+{
+    uint64_t now_ns = weft_clock_ns();
+    if (is_late(control, now_ns)) {
+        note_sleep(control, now_ns); /* events came before the timer */
+    }
+    return control->woke_ns != 0 && now_ns < control->woke_ns + WAKE_MS * WEFT_NS_PER_MS;
+}
+
 static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_control *control = WEFT_CONTAINER_OF(timer, struct weft_control, heart);
+    note_sleep(control, now_ns);
     for (uint32_t i = 0; i < control->child_count; i++) {
         beat_neighbour(control, control->children[i].watch, now_ns);
     }
     beat_neighbour(control, control->parent_watch, now_ns);
+    weft_control_aside_beat(control, now_ns);
     weft_control_ways_beat(control);
     weft_engine_timer_set(
         control->engine, timer,
@@ -269,6 +312,11 @@ struct weft_control_watch *weft_control_watch_open(struct weft_control *control,
         weft_net_conn_persist(conn);
     }
     return watch;
+}
+
+bool weft_control_watch_is_silent(const struct weft_control_watch *watch)
+{
+    return watch != NULL && watch->is_silent;
 }
 
 void weft_control_watch_close(struct weft_control_watch *watch)
@@ -295,6 +343,7 @@ weft_status_t weft_control_heart_open(struct weft_control *control)
         return weft_fail(WEFT_ERR_MEMORY, "no memory for heartbeats");
     }
     weft_engine_timer_open(&control->heart, heart_fired);
+    control->beat_ns = weft_clock_ns();
     weft_engine_timer_set(
         control->engine, &control->heart,
         weft_clock_after_ms((uint64_t)control->params->number[WEFT_PARAM_HEARTBEAT]));

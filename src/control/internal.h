@@ -22,6 +22,7 @@ enum weft_control_role {
     ROLE_PARTING,   /* answered; it goes when it has attached elsewhere */
     ROLE_SEEKING,   /* ours, to the parent again, by another way (ways.c) */
     ROLE_RETURNING, /* a tree child's, which has not left its old connection yet */
+    ROLE_ASIDE,     /* beside the tree, around one who stands still (aside.c) */
     ROLE_HEALING,   /* ours, to who is above us now that our parent is gone (heal.c) */
     ROLE_ADOPTING,  /* ours, to one who is below us now and cannot know where we are */
     ROLE_VISITOR,   /* one that is to be below us has come, and said nothing yet */
@@ -38,6 +39,7 @@ struct weft_control_child {
 struct weft_control_watch;   /* heart.c */
 struct weft_control_ways;    /* ways.c */
 struct weft_control_heal;    /* heal.c */
+struct weft_control_aside;   /* aside.c */
 struct weft_control_shrinks; /* shrink.c */
 
 /* How a rank is gone. */
@@ -76,12 +78,14 @@ struct weft_control {
     struct weft_control_ways *ways;        /* owned; NULL: not needed yet */
     struct weft_control_child *children;   /* [child_count], owned */
     uint32_t child_count, child_room;
-    bool is_top;                    /* nobody is above us: we coordinate */
-    struct weft_control_heal *heal; /* owned; NULL: no memory, or a job of one rank */
-    struct weft_list parting;       /* first connections that were answered, on their way out */
+    bool is_top;                      /* nobody is above us: we coordinate */
+    struct weft_control_heal *heal;   /* owned; NULL: no memory, or a job of one rank */
+    struct weft_control_aside *aside; /* owned; NULL: nobody has stood still */
+    struct weft_list parting;         /* first connections that were answered, on their way out */
 
     _Atomic bool is_engaged; /* the background thread serves our engine */
     struct weft_engine_timer heart;
+    uint64_t beat_ns, woke_ns;               /* the latest beat; when one was long overdue */
     struct weft_control_watch *parent_watch; /* owned */
     struct weft_engine_timer news;           /* coordinator: closed ranks to tell */
     uint32_t *closed; /* ranks that closed in good order since the last news; owned */
@@ -143,6 +147,8 @@ void weft_control_calls_close(struct weft_control *control);
 
 /* The connection to this neighbour; NULL: none (any more). */
 struct weft_net_conn *weft_control_conn_to(struct weft_control *control, uint32_t rank);
+/* The neighbour on the way there; NULL: there is none now. */
+struct weft_net_conn *weft_control_way_to(struct weft_control *control, uint32_t to);
 /* Is `to` gone, or is there no way to it now? *gone_p: it, or who is gone on the way. */
 bool weft_control_is_cut(struct weft_control *control, uint32_t to, uint32_t *gone_p);
 
@@ -244,12 +250,14 @@ void weft_control_history_close(struct weft_control *control);
 void weft_control_heal_open(struct weft_control *control);
 /* Somebody is gone: others may come to us, or may have to be called. is_calm: it closed in good order. */
 void weft_control_heal_changed(struct weft_control *control, bool is_calm);
-/* Our parent is gone. */
-void weft_control_heal_orphaned(struct weft_control *control);
+/* Our parent is gone; is_cut: its host cannot be reached. */
+void weft_control_heal_orphaned(struct weft_control *control, bool is_cut);
 /* What was reported is kept until it is judged (false: no memory), so that a new parent hears it, too. */
 bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
                             const struct weft_wire_notice *notice);
 void weft_control_heal_judged(struct weft_control *control, uint64_t comm, uint32_t rank);
+/* If it is of this host and its process has ended, everybody hears of that; false: as far as we see, it lives. */
+bool weft_control_heal_check(struct weft_control *control, uint32_t rank);
 /* Are we on the way to a new parent, and not for long? */
 bool weft_control_heal_is_hopeful(const struct weft_control *control);
 /* A HEAL or ADOPT connection came; its first frame (false: it is closed); one of ours is open; one is over that was
@@ -272,6 +280,37 @@ void weft_control_heal_take(struct weft_control *control, struct weft_net_accept
 void weft_control_heal_open_port(struct weft_control *control, struct weft_wire_addr *addr);
 void weft_control_heal_close(struct weft_control *control);
 
+/* ---- majority.c: what part of the job the coordinator speaks for ---- */
+enum weft_control_part { WEFT_PART_MOST, WEFT_PART_UNKNOWN, WEFT_PART_FEW };
+enum weft_control_part weft_control_part_of(struct weft_control *control);
+bool weft_control_is_majority(uint32_t count, uint32_t of, bool has_lowest);
+
+/* ---- aside.c: words around one who stands still ---- */
+/* A report waits for its verdict. */
+void weft_control_aside_due(struct weft_control *control);
+/* With every heartbeat. */
+void weft_control_aside_beat(struct weft_control *control, uint64_t now_ns);
+/* Those above stand still: we judge in the coordinator's place. */
+bool weft_control_aside_stands_in(const struct weft_control *control);
+/* It has said beside the tree that it closes: its end is no death. */
+bool weft_control_aside_is_leaving(const struct weft_control *control, uint32_t rank);
+/* To those below, to the one above that we reach beside the tree. */
+void weft_control_aside_flood(const struct weft_control *control, struct weft_wire_frame *frame,
+                              const void *payload, size_t len);
+void weft_control_aside_up(const struct weft_control *control, struct weft_wire_frame *frame,
+                           const void *payload, size_t len);
+/* Our parent does not answer now: what we have said takes longer. */
+bool weft_control_aside_is_needed(struct weft_control *control);
+/* We close: does nobody need to hear of it beside the tree, or have they? Tries to tell. */
+bool weft_control_aside_has_left(struct weft_control *control);
+/* Of ASIDE connections: one came; ours is open; a frame; its end. */
+void weft_control_aside_hello(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_aside_opened(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_aside_frame(struct weft_control *control, struct weft_net_conn *conn,
+                              const struct weft_wire_frame *frame, const uint8_t *payload);
+void weft_control_aside_lost(struct weft_control *control, struct weft_net_conn *conn);
+void weft_control_aside_close(struct weft_control *control);
+
 /* ---- shrink.c ---- */
 void weft_control_shrink_arrived(struct weft_control *control, struct weft_net_conn *from,
                                  const struct weft_wire_frame *frame, const uint8_t *payload);
@@ -287,13 +326,18 @@ void weft_control_shrinks_close(struct weft_control *control);
 
 /* ---- heart.c ---- */
 weft_status_t weft_control_heart_open(struct weft_control *control);
-/* As in /proc: 'T': stopped, 'Z': ended; 0: there is none. */
 /* Is the process that had this number at that time (of our pid namespace) over? Where nobody can tell, it is not. */
 bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks);
 uint64_t weft_control_ticks_now(void);
+bool weft_control_process_is_stopped(pid_t pid);
+/* We have slept, stopped or starved, and have not read yet what was said meanwhile. */
+bool weft_control_heart_is_waking(struct weft_control *control);
+/* Who was not heard for so long has missed a beat. */
+uint64_t weft_control_heart_overdue_ns(const struct weft_control *control);
 /* For a neighbour; owned by the caller; NULL: no memory. */
 struct weft_control_watch *weft_control_watch_open(struct weft_control *control, uint32_t rank);
-void weft_control_watch_close(struct weft_control_watch *watch); /* NULL is fine */
+void weft_control_watch_close(struct weft_control_watch *watch);           /* NULL is fine */
+bool weft_control_watch_is_silent(const struct weft_control_watch *watch); /* the same */
 void weft_control_heart_close(struct weft_control *control);
 
 /* ---- channel.c and the files of its operations ---- */

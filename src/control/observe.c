@@ -97,6 +97,9 @@ void weft_control_fail(struct weft_control *control, const struct weft_control_f
         weft_control_channel_end(channel, failure->status, failure->rank, failure->text);
         return;
     }
+    if (failure->status == WEFT_ERR_NETWORK && weft_control_heal_check(control, failure->rank)) {
+        return; /* who should have told us stands still, perhaps */
+    }
     snprintf(notice.text, sizeof(notice.text), "%s", failure->text);
     weft_control_report_own(control, failure->channel, &notice);
 }

@@ -44,8 +44,8 @@ static struct weft_net_conn *child_at(const struct weft_control *control, uint32
     return NULL;
 }
 
-/* The neighbour on the way there; NULL: there is none now. One who should be below us and is not may hang elsewhere. */
-static struct weft_net_conn *way_to(struct weft_control *control, uint32_t to)
+/* One who should be below us and is not may hang elsewhere. */
+struct weft_net_conn *weft_control_way_to(struct weft_control *control, uint32_t to)
 {
     uint32_t at = to;
     struct weft_net_conn *known = control->via != NULL && control->via[to] != WEFT_WIRE_NO_RANK
@@ -79,7 +79,8 @@ static uint32_t gone_on_the_way(const struct weft_control *control, uint32_t to)
 
 bool weft_control_is_cut(struct weft_control *control, uint32_t to, uint32_t *gone_p)
 {
-    if (to == control->self.rank || (!control->is_gone[to] && way_to(control, to) != NULL)) {
+    if (to == control->self.rank ||
+        (!control->is_gone[to] && weft_control_way_to(control, to) != NULL)) {
         return false;
     }
     *gone_p = control->is_gone[to] ? to : gone_on_the_way(control, to);
@@ -95,7 +96,7 @@ bool weft_control_route(struct weft_control *control, struct weft_wire_frame *fr
         weft_control_deliver(control, frame, payload);
         return true;
     }
-    conn = way_to(control, frame->dst);
+    conn = weft_control_way_to(control, frame->dst);
     return conn != NULL && weft_control_say(conn, frame, payload, len) == WEFT_OK;
 }
 
@@ -120,7 +121,8 @@ static void dispatch(struct weft_control *control, struct weft_net_conn *from,
         weft_control_call_arrived(control, frame, payload);
     } else if (frame->dst == control->self.rank) {
         weft_control_deliver(control, frame, payload);
-    } else if (way_to(control, frame->dst) != from) { /* where ranks disagree who is above whom */
+    } else if (weft_control_way_to(control, frame->dst) !=
+               from) { /* where ranks disagree who is above whom */
         weft_count(weft_engine_counters(control->engine), WEFT_COUNTER_FORWARDED, 1);
         weft_control_route(control, &onward, payload, frame->len);
     }
@@ -153,7 +155,8 @@ void weft_control_tell_below(struct weft_control *control, struct weft_net_conn 
     uint8_t *bytes = calloc(control->self.ranks, 4);
     size_t count = 0;
     for (uint32_t rank = 0; bytes != NULL && rank < control->self.ranks; rank++) {
-        const struct weft_net_conn *way = rank != control->self.rank ? way_to(control, rank) : NULL;
+        const struct weft_net_conn *way =
+            rank != control->self.rank ? weft_control_way_to(control, rank) : NULL;
         if (way != NULL && way != conn && !control->is_gone[rank]) {
             put32(bytes + 4 * count++, rank);
         }

@@ -306,8 +306,8 @@ static struct tally count(const struct weft_control *control, const struct petit
 static void decide(struct weft_control *control, struct petition *petition,
                    const struct tally *tally)
 {
-    bool is_majority = 2 * tally->asked > tally->maybe_alive ||
-                       (2 * tally->asked == tally->maybe_alive && tally->has_lowest);
+    bool is_majority =
+        weft_control_is_majority(tally->asked, tally->maybe_alive, tally->has_lowest);
     uint32_t count = is_majority ? tally->asked : 0;
     size_t len = 8 + 4 * (size_t)count;
     const struct word word = {petition->comm, petition->number, NULL, len};

@@ -177,6 +177,8 @@ static void on_hello(struct weft_net_conn *conn)
     struct weft_control *control = conn->owner;
     if (conn->purpose == WEFT_WIRE_RETURN) {
         weft_control_ways_hello(control, conn);
+    } else if (conn->purpose == WEFT_WIRE_ASIDE) {
+        weft_control_aside_hello(control, conn);
     } else if (conn->purpose == WEFT_WIRE_HEAL || conn->purpose == WEFT_WIRE_ADOPT) {
         weft_control_heal_hello(control, conn);
     } else if (control->start == NULL || control->start->is_over != 0) {
@@ -201,6 +203,8 @@ static void on_opened(struct weft_net_conn *conn)
         weft_control_gather_up_opened(control->start);
     } else if (conn->tag == ROLE_SEEKING) {
         weft_control_ways_opened(control, conn);
+    } else if (conn->tag == ROLE_ASIDE) {
+        weft_control_aside_opened(control, conn);
     } else if (conn->tag == ROLE_HEALING || conn->tag == ROLE_ADOPTING) {
         weft_control_heal_opened(control, conn);
     }
@@ -218,7 +222,9 @@ static void on_frame(struct weft_net_conn *conn, const struct weft_wire_frame *f
         !weft_control_heal_first(control, conn)) {
         return;
     }
-    if (conn->tag == ROLE_RETURNING && frame->type != WEFT_WIRE_RESUME) {
+    if (conn->tag == ROLE_ASIDE) {
+        weft_control_aside_frame(control, conn, frame, payload);
+    } else if (conn->tag == ROLE_RETURNING && frame->type != WEFT_WIRE_RESUME) {
         weft_control_ways_left(conn);
     } else if (control->start != NULL && control->start->is_over == 0) {
         start_frame(control->start, conn, frame, payload);
@@ -238,6 +244,8 @@ static void on_lost(struct weft_net_conn *conn, weft_status_t status, const char
         weft_control_ways_missed(control, conn);
     } else if (conn->tag == ROLE_RETURNING) {
         weft_control_ways_left(conn);
+    } else if (conn->tag == ROLE_ASIDE) {
+        weft_control_aside_lost(control, conn);
     } else if (conn->tag >= ROLE_HEALING) {
         weft_control_heal_missed(control, conn);
     } else if (start != NULL && conn->tag == ROLE_UP) {

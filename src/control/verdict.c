@@ -111,6 +111,7 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
     control->judged_ns = weft_clock_ns();
     weft_control_history_add(control, comm, notice);
     weft_control_flood(control, &frame, bytes, len);
+    weft_control_aside_flood(control, &frame, bytes, len);
     if (comm == 0) {
         apply_to_rank(control, notice);
     } else if (is_open_here(control, comm)) {
@@ -119,6 +120,38 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
         /* A channel that this rank is about to open ends as soon as it does. */
         frame.len = (uint32_t)len;
         weft_control_deliver(control, &frame, bytes);
+    }
+}
+
+/* A coordinator that has slept may have been stood in for: the verdict may lie before it. And who cannot reach some
+ * may be the one that cannot be reached. */
+static bool may_judge(struct weft_control *control, const struct weft_wire_notice *notice)
+{
+    if (!control->is_top) {
+        return weft_control_aside_stands_in(control);
+    }
+    if (notice->number != 0 || control->heal == NULL) {
+        return true;
+    }
+    return !weft_control_heart_is_waking(control) &&
+           (notice->status != WEFT_ERR_NETWORK ||
+            weft_control_part_of(control) != WEFT_PART_UNKNOWN);
+}
+
+/* The verdict, or, in the smaller part of a job, words without a number. */
+static void number(struct weft_control *control, struct weft_wire_notice *notice)
+{
+    bool is_few = control->is_top && notice->status == WEFT_ERR_NETWORK &&
+                  weft_control_part_of(control) == WEFT_PART_FEW;
+    size_t len = strlen(notice->text);
+    if (notice->number != 0) {
+        return; /* another coordinator has given it */
+    }
+    if (is_few) {
+        snprintf(notice->text + len, sizeof(notice->text) - len, "; nor can most of the others");
+    } else {
+        notice->number =
+            weft_control_next_verdict(control->verdicts, control->self.rank, control->self.ranks);
     }
 }
 
@@ -135,17 +168,24 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
     if (is_known(control, comm, notice)) {
         return;
     }
-    if (control->is_top) {
-        if (verdict.number == 0) { /* else it is one that another coordinator gave */
-            verdict.number = weft_control_next_verdict(control->verdicts, control->self.rank,
-                                                       control->self.ranks);
+    if (may_judge(control, notice)) {
+        number(control, &verdict);
+        if (!control->is_top) { /* it hears of it when it goes on */
+            weft_control_say(control->parent, &frame, bytes,
+                             weft_wire_notice_encode(&verdict, bytes));
         }
         weft_control_judge(control, comm, &verdict);
         return;
     }
     is_kept = weft_control_heal_keep(control, comm, notice);
+    weft_control_aside_due(control);
+    if (control->is_top) {
+        return; /* not yet */
+    }
     if (control->parent != NULL) {
-        weft_control_say(control->parent, &frame, bytes, weft_wire_notice_encode(notice, bytes));
+        size_t len = weft_wire_notice_encode(notice, bytes);
+        weft_control_say(control->parent, &frame, bytes, len);
+        weft_control_aside_up(control, &frame, bytes, len);
     } else if (!is_kept || !weft_control_heal_is_hopeful(control)) {
         weft_control_judge(control, comm, notice);
     }
@@ -171,6 +211,16 @@ void weft_control_report_own(struct weft_control *control, uint64_t comm,
     weft_control_report(control, comm, &signed_notice);
 }
 
+/* Somebody lost its connection to one that lives: we would see its end. That a process has ended was seen by whoever
+ * gave the verdict; we may be about to. */
+static bool is_contradicted(struct weft_control *control, const struct weft_wire_notice *notice)
+{
+    bool is_verdict = notice->number != 0 && notice->status != WEFT_ERR_NETWORK;
+    return notice->rank == control->self.rank ||
+           weft_control_aside_is_leaving(control, notice->rank) ||
+           (!is_verdict && weft_control_conn_to(control, notice->rank) != NULL);
+}
+
 void weft_control_notice_arrived(struct weft_control *control, const struct weft_wire_frame *frame,
                                  const uint8_t *payload)
 {
@@ -179,9 +229,8 @@ void weft_control_notice_arrived(struct weft_control *control, const struct weft
         weft_log(control, ERROR, "rank %u sent a verdict that cannot be read", frame->src);
         return;
     }
-    if (frame->type == WEFT_WIRE_REPORT && frame->comm == 0 &&
-        (notice.rank == control->self.rank || weft_control_conn_to(control, notice.rank) != NULL)) {
-        return; /* somebody lost its connection to one that lives: we would see its end */
+    if (frame->type == WEFT_WIRE_REPORT && frame->comm == 0 && is_contradicted(control, &notice)) {
+        return;
     }
     if (frame->type == WEFT_WIRE_REPORT) {
         weft_control_report(control, frame->comm, &notice);
@@ -216,7 +265,7 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
     }
     if (conn == control->parent) {
         control->parent = NULL;
-        weft_control_heal_orphaned(control);
+        weft_control_heal_orphaned(control, status == WEFT_ERR_NETWORK);
         tell_channels(control, conn->peer_rank);
     }
     for (uint32_t i = 0; i < control->child_count; i++) {

@@ -166,7 +166,7 @@ static void hello_done(struct weft_wire_handshake *shake)
         fail(shake, WEFT_ERR_PROTOCOL, "a hello was damaged on its way (crc32c)");
         return;
     }
-    if (purpose < WEFT_WIRE_JOIN || purpose > WEFT_WIRE_ADOPT) {
+    if (purpose < WEFT_WIRE_JOIN || purpose > WEFT_WIRE_ASIDE) {
         fail(shake, WEFT_ERR_PROTOCOL, "a hello has the unknown purpose %u", purpose);
         return;
     }

@@ -120,6 +120,7 @@ enum weft_wire_purpose {
     WEFT_WIRE_RETURN = 4, /* to the parent again, by another path; payload: see control/ways.c */
     WEFT_WIRE_HEAL = 5,   /* to who is above now that the parent is gone; no payload */
     WEFT_WIRE_ADOPT = 6,  /* to who is below now; no payload */
+    WEFT_WIRE_ASIDE = 7,  /* around one who stands still; no payload */
 };
 
 /* What one side brings. Lent: must outlive the handshake. */

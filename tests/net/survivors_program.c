@@ -6,7 +6,7 @@
  *
  *   started  the job is there; work begins with the first line on stdin
  *   works    the first sum of a communicator of so many ranks, those who are left, came out right
- *   verdict  what ended it: status and words
+ *   verdict  what ended it: status and words, and its number
  *   cut      this rank may not go on, while others may
  *   failed   this call, and nothing more is tried
  *   closed   all communicators are
@@ -48,15 +48,22 @@ static void pause_a_little(void)
 }
 
 /* One line: the event, where this rank is, and words; what is not plain in them becomes a question mark. */
-static void tell(const char *event, const char *what, int left, const char *text)
+static void tell_number(const char *event, const char *what, int left, uint32_t number,
+                        const char *text)
 {
-    printf("{\"event\": \"%s\", \"what\": \"%s\", \"left\": %d, \"at\": %.6f, \"text\": \"", event,
-           what, left, now_s());
+    printf("{\"event\": \"%s\", \"what\": \"%s\", \"left\": %d, \"number\": %u, \"at\": %.6f, "
+           "\"text\": \"",
+           event, what, left, number, now_s());
     for (const char *at = text; *at != '\0'; at++) {
         putchar((unsigned char)*at < 0x20 || *at == '"' || *at == '\\' ? '?' : *at);
     }
     printf("\"}\n");
     fflush(stdout);
+}
+
+static void tell(const char *event, const char *what, int left, const char *text)
+{
+    tell_number(event, what, left, 0, text);
 }
 
 static int fail(const char *call)
@@ -127,13 +134,15 @@ static weft_status_t shrink(struct team *team)
 {
     weft_comm_t last = team->comms[team->made - 1];
     weft_status_t status = verdict_of(last);
+    weft_error_t error = {0};
     int ranks = 0;
     weft_comm_ranks(last, &ranks);
     if (status == WEFT_OK || team->made == RANKS_MAX) {
         fail("allreduce, and there is no verdict");
         return WEFT_ERR_TIMEOUT;
     }
-    tell("verdict", weft_status_name(status), ranks, weft_error_text());
+    weft_comm_get_error(last, &error);
+    tell_number("verdict", weft_status_name(status), ranks, error.verdict, error.text);
     status = weft_comm_shrink(last, &team->comms[team->made]);
     if (status == WEFT_OK) {
         team->made++;

@@ -91,16 +91,20 @@ class Job:
             self.case.assertTrue(any("rank %d " % one in verdict["text"] for one in dead), verdict)
             self.case.assertLess(verdict["at"] - since, within, verdict)
             self.case.assertLess(works[rank]["at"] - verdict["at"], GO_ON_S, works[rank])
-        texts = {verdict["text"] for verdict in verdicts.values()}
+        texts = {(verdict["number"], verdict["text"]) for verdict in verdicts.values()}
         self.case.assertTrue(len(texts) == 1 or not is_one_text, verdicts)
+        self.case.assertTrue(all(verdict["number"] > 0 for verdict in verdicts.values())
+                             or not is_one_text, verdicts)
         print("%s without %s: verdict after %.2f s, works after %.2f s" % (
             self.places, sorted(dead), max(one["at"] for one in verdicts.values()) - since,
             max(one["at"] for one in works.values()) - since))
 
     def check_cut(self, those, since):
-        """They may not go on, and end in good order."""
+        """They may not go on, and end in good order; what they say of the others has no number."""
         self.left -= set(those)
         for rank in those:
+            verdict = self.rank[rank].event("verdict", since + CUT_S + 5)
+            self.case.assertEqual((verdict["what"], verdict["number"]), ("ERR_NETWORK", 0), verdict)
             event = self.rank[rank].event("cut", since + CUT_S + 5)
             self.case.assertLess(event["at"] - since, CUT_S, event)
             self.case.assertEqual(self.rank[rank].wait(since + CUT_S + 10), 0)
@@ -157,12 +161,12 @@ class HostsSurvive(NetCase):
     # ---- hosts ----
 
     def test_a_host_is_killed(self):
-        self.check(TWO, lambda job: job.on(1), HOST_S, is_one_text=False)
-        self.check(THREE, lambda job: job.on(1), HOST_S, is_one_text=False)
+        self.check(TWO, lambda job: job.on(1), HOST_S)
+        self.check(THREE, lambda job: job.on(1), HOST_S)
 
     def test_the_host_of_the_root_is_killed(self):
-        self.check(TWO, lambda job: job.on(0), HOST_S, is_one_text=False)
-        self.check(THREE, lambda job: job.on(0), HOST_S, is_one_text=False)
+        self.check(TWO, lambda job: job.on(0), HOST_S)
+        self.check(THREE, lambda job: job.on(0), HOST_S)
 
     # ---- parts ----
 
@@ -176,7 +180,7 @@ class HostsSurvive(NetCase):
         try:
             since = time.monotonic()
             (breaks or self.lab.unplug)(host, 0)
-            job.check_goes_on(cut, since, CUT_S, "ERR_NETWORK", is_one_text=False)
+            job.check_goes_on(cut, since, CUT_S, "ERR_NETWORK")
             self.assertEqual(job.left, set(going))
             job.check_cut(cut, since)
             job.close()

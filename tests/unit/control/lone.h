@@ -68,11 +68,18 @@ static inline int lone_tear_down(void **state)
     return 0;
 }
 
+static inline void lone_is_empty(struct weft_engine_source *source, uint32_t events)
+{
+    (void)source;
+    (void)events;
+}
+
 static inline struct weft_net_conn *lone_conn(struct weft_control *control, uint32_t rank,
                                               uint32_t tag, enum weft_wire_purpose purpose)
 {
     struct weft_net_conn *conn = calloc(1, sizeof(*conn));
     assert_non_null(conn);
+    conn->source.ready = lone_is_empty;
     conn->ops = &weft_control_conn_ops;
     conn->owner = control;
     conn->engine = control->engine;

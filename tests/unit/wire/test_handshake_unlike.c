@@ -227,7 +227,7 @@ static void unknown_purposes_and_flags_get_no_answer(void **state)
     static const struct {
         size_t at;
         uint8_t value;
-    } cases[] = {{8, 0}, {8, WEFT_WIRE_ADOPT + 1}, {8, 255}, {9, 1}, {7, 3}, {7, 0x80}, {6, 9}};
+    } cases[] = {{8, 0}, {8, WEFT_WIRE_ASIDE + 1}, {8, 255}, {9, 1}, {7, 3}, {7, 0x80}, {6, 9}};
     struct talk talk;
 
     (void)state;

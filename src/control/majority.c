@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When the network falls apart, each part has somebody on top who would judge the others. Only more than half of those
+ * who may live are the job (at exactly half: the part with the lowest rank); the others say that they cannot reach
+ * them, and their words have no number.
+ */
+#include "control/heal.h"
+
+/* Are our words acknowledged there? A rank that stands still is no rank that is cut off. */
+static bool is_answered(struct weft_control *control, struct weft_net_conn *conn)
+{
+    uint64_t path_ms = (uint64_t)control->params->number[WEFT_PARAM_PATH_TIMEOUT];
+    return conn != NULL && !weft_net_conn_is_path_dead(conn, path_ms / 2);
+}
+
+static bool is_reached(struct weft_control *control, uint32_t rank)
+{
+    return rank == control->self.rank ||
+           (!control->is_out[rank] && is_answered(control, weft_control_way_to(control, rank)));
+}
+
+bool weft_control_is_majority(uint32_t count, uint32_t of, bool has_lowest)
+{
+    return 2 * count > of || (2 * count == of && has_lowest);
+}
+
+static bool has_majority(struct weft_control *control)
+{
+    uint32_t reached = 0, maybe_alive = 0;
+    bool has_lowest = false;
+    for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
+        uint8_t how = control->is_gone[rank];
+        bool is = how == 0 && is_reached(control, rank);
+        if (how == 0 || how == WEFT_GONE_UNREACHED) {
+            has_lowest = maybe_alive == 0 ? is : has_lowest;
+            maybe_alive++;
+            reached += is;
+        }
+    }
+    return weft_control_is_majority(reached, maybe_alive, has_lowest);
+}
+
+/* Those who lost their way to us may be about to find it. */
+enum weft_control_part weft_control_part_of(struct weft_control *control)
+{
+    struct weft_control_heal *heal = control->heal;
+    uint64_t now_ns = weft_clock_ns();
+    if (heal == NULL || has_majority(control)) {
+        if (heal != NULL) {
+            heal->few_ns = 0;
+        }
+        return WEFT_PART_MOST;
+    }
+    heal->few_ns = heal->few_ns == 0 ? now_ns : heal->few_ns;
+    return now_ns - heal->few_ns < HOST_MS * WEFT_NS_PER_MS ? WEFT_PART_UNKNOWN : WEFT_PART_FEW;
+}
