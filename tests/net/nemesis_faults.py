@@ -63,7 +63,7 @@ class Faults:
         self.rail, self.rail_until = None, 0
         self.strangers = []
         # at the latest fatal strike
-        self.was_calm, self.is_nic_broken, self.has_stopped = True, False, False
+        self.was_calm, self.is_nic_broken = True, False
         self.slowest = {}  # per kind, seconds until everybody knew
 
     # ---- what heals ----
@@ -154,7 +154,6 @@ class Faults:
         if kind == "freeze":
             self.hurry()
         self.was_calm = is_calm = self.is_calm()
-        self.has_stopped = any(rank.is_stopped() for rank in self.job.living())
         self.is_nic_broken = any(" of h" in what for _, what, _ in self.running)
         since = getattr(self, "do_" + kind)(fault, victims)
         limit = self.limit(kind, is_calm)
@@ -254,10 +253,10 @@ class Faults:
         self.tell("everybody knows after %.2f s: %s" % (took, next(iter(verdicts.values()))["text"]))
 
     def check_one_verdict(self, kind, victims, verdicts):
-        """Word for word, for all who reach the coordinator, by its number. While a rank stands still others may not, and
-        each tells what it waited for; nor may ranks whose parent dies while packets are lost, or while the NIC is down
-        by which the next one would be found. That a rank has closed everybody finds by itself, and several abort."""
-        if kind == "leave" or (kind in ("kill", "two") and (self.is_nic_broken or self.has_stopped)):
+        """Word for word, for all who reach the coordinator, by its number. Ranks whose parent dies while packets are
+        lost, or while the NIC is down by which the next one would be found, may not. That a rank has closed everybody
+        finds by itself, and several abort."""
+        if kind == "leave" or (kind in ("kill", "two") and self.is_nic_broken):
             return
         texts = {one["text"] for one in verdicts.values() if one["number"] > 0 or kind != "freeze"}
         numbers = {one["number"] for one in verdicts.values()}
