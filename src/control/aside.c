@@ -90,6 +90,12 @@ static struct edge *find_by(struct weft_control_aside *aside, const struct weft_
     return NULL;
 }
 
+static bool is_open_to(struct weft_control_aside *aside, uint32_t rank)
+{
+    const struct edge *edge = find(aside, rank);
+    return edge != NULL && edge->is_open;
+}
+
 static void edge_close(struct edge *edge)
 {
     weft_list_remove(&edge->node);
@@ -448,13 +454,16 @@ bool weft_control_aside_has_left(struct weft_control *control)
         return false;
     }
     leaves(control, control->self.rank);
-    for (struct weft_list *node = control->aside->edges.next; node != &control->aside->edges;
-         node = node->next) {
-        if (edge_at(node)->is_open) {
-            return true; /* above us, or, if we stand in, one who hears it for all others */
+    if (control->aside->up != WEFT_WIRE_NO_RANK) {
+        return is_open_to(control->aside, control->aside->up);
+    }
+    for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
+        if (is_beside(control, rank) && !control->aside->is_leaving[rank] &&
+            !is_open_to(control->aside, rank)) {
+            return false; /* any of these may stand in next */
         }
     }
-    return false;
+    return true;
 }
 
 bool weft_control_aside_is_needed(struct weft_control *control)

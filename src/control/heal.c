@@ -27,13 +27,14 @@
 #include <string.h>
 
 #define SERVE_MS 20     /* after the start, where every microsecond counts */
-#define PATIENCE_MS 120 /* then one on this host counts as out */
+#define PATIENCE_MS 120 /* then one on this host that does not listen counts as out */
 #define FAR_MS 500      /* the same on another host */
 #define REFUSED_MS                                                                                 \
     200 /* where that host says that nobody listens: who leads it next takes the port over at once */
 #define ADOPTER_MS 500
 #define VAIN_MAX 8
-#define CALM_MS 100 /* a parent that closes in good order: mostly everybody does then */
+#define RETURN_MS 400 /* one who was looked for is found */
+#define CALM_MS 100   /* a parent that closes in good order: mostly everybody does then */
 
 static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns);
 
@@ -188,6 +189,10 @@ static void become_top(struct weft_control_heal *heal)
     stop_seeking(heal);
     if (!control->is_top) {
         control->is_top = true;
+        if (weft_control_heart_has_slept(control)) {
+            /* While we slept others may have lost their parent, too, and one of them coordinates: it looks for us. */
+            control->quiet_ns = weft_clock_after_ms(ALONE_MS + RETURN_MS);
+        }
         control->parent_rank = WEFT_WIRE_NO_RANK;
         weft_control_watch_close(control->parent_watch);
         control->parent_watch = weft_control_watch_open(control, WEFT_WIRE_NO_RANK);
@@ -205,9 +210,12 @@ static bool is_open(const struct weft_control *control, uint32_t rank)
     return weft_heal_is_near(control, rank) || weft_heal_has_port(control, rank);
 }
 
+/* Who listens on this host and does not answer has slept so long that it finds out: see become_top(). */
 static bool is_patience_over(const struct weft_control_heal *heal, uint64_t now_ns)
 {
-    uint64_t patience_ms = weft_heal_is_near(heal->control, heal->target)     ? PATIENCE_MS
+    uint64_t patience_ms = heal->attempt != NULL && weft_heal_is_near(heal->control, heal->target)
+                               ? weft_control_heart_overdue_ns(heal->control) / WEFT_NS_PER_MS
+                           : weft_heal_is_near(heal->control, heal->target)   ? PATIENCE_MS
                            : !weft_heal_has_port(heal->control, heal->target) ? CALLED_MS
                            : heal->is_target_refusing                         ? REFUSED_MS
                                                                               : FAR_MS;
@@ -267,6 +275,9 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
     if (heal->attempt == NULL && is_open(control, target)) {
         (void)weft_heal_dial(control, target, WEFT_WIRE_HEAL, &heal->attempt, &is_refused);
         heal->is_target_there |= !is_refused;
+        if (is_refused) {
+            give_up_target(heal); /* its process has ended */
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define JUDGE_MS 500 /* what could not be reported is judged here */
+#define JUDGE_MS 800 /* what could not be reported is judged here */
 #define REPORTS_MAX 256
 
 struct kept_report {
@@ -42,8 +42,15 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
 {
     struct weft_control_heal *heal = control->heal;
     struct kept_report *kept;
-    if (heal == NULL || find_report(heal, comm, notice->rank) != NULL) {
-        return heal != NULL;
+    if (heal == NULL) {
+        return false;
+    }
+    kept = find_report(heal, comm, notice->rank);
+    if (kept != NULL) {
+        if (notice->number != 0) { /* somebody has judged it */
+            kept->notice = *notice;
+        }
+        return true;
     }
     kept = heal->report_count < REPORTS_MAX ? calloc(1, sizeof(*kept)) : NULL;
     if (kept == NULL) {

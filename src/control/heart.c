@@ -27,6 +27,7 @@
 #define LATE_MS 50    /* a beat of ours that is later has slept */
 #define OVERDUE_MS                                                                                 \
     200 /* LATE_MS, and a beat that was left out because other words had gone just before */
+#define SLEPT_MS 1000
 #define WAKE_MS 50 /* so long it takes to read what was said meanwhile */
 
 struct weft_control_watch {
@@ -270,6 +271,7 @@ static void note_sleep(struct weft_control *control, uint64_t now_ns)
 {
     if (is_late(control, now_ns)) {
         control->woke_ns = now_ns;
+        control->quiet_ns = now_ns + WAKE_MS * WEFT_NS_PER_MS;
     }
     control->beat_ns = now_ns;
 }
@@ -280,7 +282,14 @@ bool weft_control_heart_is_waking(struct weft_control *control)
     if (is_late(control, now_ns)) {
         note_sleep(control, now_ns); /* events came before the timer */
     }
-    return control->woke_ns != 0 && now_ns < control->woke_ns + WAKE_MS * WEFT_NS_PER_MS;
+    return now_ns < control->quiet_ns;
+}
+
+bool weft_control_heart_has_slept(struct weft_control *control)
+{
+    return weft_control_heart_is_waking(control) ||
+           (control->woke_ns != 0 &&
+            weft_clock_ns() < control->woke_ns + SLEPT_MS * WEFT_NS_PER_MS);
 }
 
 static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)

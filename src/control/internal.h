@@ -85,7 +85,10 @@ struct weft_control {
 
     _Atomic bool is_engaged; /* the background thread serves our engine */
     struct weft_engine_timer heart;
-    uint64_t beat_ns, woke_ns;               /* the latest beat; when one was long overdue */
+    uint64_t beat_ns; /* the latest */
+    uint64_t woke_ns; /* when one was overdue */
+    uint64_t
+        quiet_ns; /* we have slept: until then what was said meanwhile is read, and nothing judged */
     struct weft_control_watch *parent_watch; /* owned */
     struct weft_engine_timer news;           /* coordinator: closed ranks to tell */
     uint32_t *closed; /* ranks that closed in good order since the last news; owned */
@@ -332,6 +335,8 @@ uint64_t weft_control_ticks_now(void);
 bool weft_control_process_is_stopped(pid_t pid);
 /* We have slept, stopped or starved, and have not read yet what was said meanwhile. */
 bool weft_control_heart_is_waking(struct weft_control *control);
+/* We have slept, a second ago at most. */
+bool weft_control_heart_has_slept(struct weft_control *control);
 /* Who was not heard for so long has missed a beat. */
 uint64_t weft_control_heart_overdue_ns(const struct weft_control *control);
 /* For a neighbour; owned by the caller; NULL: no memory. */

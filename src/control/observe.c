@@ -90,6 +90,7 @@ void weft_control_fail(struct weft_control *control, const struct weft_control_f
 {
     struct weft_control_channel *channel = find_channel(control, failure->channel);
     struct weft_wire_notice notice = {.status = failure->status, .rank = failure->rank};
+    char name[128];
     if (channel == NULL) {
         return;
     }
@@ -101,5 +102,11 @@ void weft_control_fail(struct weft_control *control, const struct weft_control_f
         return; /* who should have told us stands still, perhaps */
     }
     snprintf(notice.text, sizeof(notice.text), "%s", failure->text);
+    if (failure->status == WEFT_ERR_NETWORK &&
+        weft_control_aside_is_leaving(control, failure->rank)) {
+        weft_control_name_rank(control, failure->rank, name, sizeof(name));
+        notice.status = WEFT_ERR_PEER;
+        snprintf(notice.text, sizeof(notice.text), "%s closed its communicator", name);
+    }
     weft_control_report_own(control, failure->channel, &notice);
 }
