@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to `weft inspect`: recordings are read (inspect_read.c), merged per communicator
- * (inspect_merge.c), judged (inspect_judge.c), put into words (inspect_words.c) and printed
- * (inspect_print.c, inspect_json.c). What is judged is pure: recordings in, findings out.
+ * (inspect_merge.c), judged (inspect_judge.c), put into words (inspect_words.c, inspect_sentences.c) and
+ * printed (inspect_print.c, inspect_json.c). What is judged is pure: recordings in, findings out.
  */
 #ifndef WEFT_CLI_INSPECT_H
 #define WEFT_CLI_INSPECT_H
@@ -132,6 +132,9 @@ const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbe
                               char text[INSPECT_WORDS_LEN]);
 const char *weft_inspect_clock(int64_t real_ns, char text[INSPECT_WORDS_LEN]); /* "14:03:21.123" */
 const char *weft_inspect_span(int64_t ns, char text[INSPECT_WORDS_LEN]);       /* "12.3 s" */
+
+/* ---- inspect_sentences.c ---- */
+
 /* The sentence of a finding; owned by the caller. */
 char *weft_inspect_sentence(const struct inspect_finding *finding, bool is_only_comm);
 /* … of no finding. */

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Findings in sentences. */
+#include "inspect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SAID_MAX 3 /* ranks of which more is said */
+
+static size_t count_of(const struct inspect_list *list, const bool *chosen)
+{
+    size_t sum = 0;
+    for (size_t at = 0; at < list->count; at++) {
+        sum += chosen[at];
+    }
+    return sum;
+}
+
+/* "rank 2", "ranks 0-1,3", "all 4 ranks" */
+static char *name_ranks(const struct inspect_list *list, const bool *chosen)
+{
+    char text[INSPECT_WORDS_LEN];
+    size_t named = count_of(list, chosen);
+    if (named == list->ranks && named > 1) {
+        return weft_cli_format("all %zu ranks", named);
+    }
+    return weft_cli_format("rank%s %s", named == 1 ? "" : "s",
+                           weft_inspect_chosen(list, chosen, text));
+}
+
+/* Grows a text that the caller owns. */
+static void say(char **text, char *more)
+{
+    char *whole = weft_cli_format("%s%s", *text != NULL ? *text : "", more);
+    free(*text);
+    free(more);
+    *text = whole;
+}
+
+static bool is_only(const struct inspect_finding *finding, const bool *ranks)
+{
+    return count_of(finding->list, ranks) == 1;
+}
+
+/* What those who have not come do instead. */
+static void say_doing(char **text, const struct inspect_finding *finding)
+{
+    const struct inspect_list *list = finding->list;
+    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN];
+    uint32_t said = 0;
+    for (size_t at = 0; at < list->count && said < SAID_MAX; at++) {
+        const struct inspect_part *part = &list->parts[at];
+        const struct weft_dump_entry *doing = &part->doing;
+        if (finding->kind != INSPECT_MISSING || !finding->ranks[at] || part->source->is_stopped) {
+            continue;
+        }
+        said++;
+        if (doing->state == WEFT_DUMP_GOING) {
+            say(text, weft_cli_format(" Rank %u has been in %s%s for %s.", part->rank,
+                                      weft_inspect_call(doing, true, call),
+                                      doing->comm != list->comm ? " of another communicator" : "",
+                                      weft_inspect_span((int64_t)part->source->dump.taken.real_ns -
+                                                            doing->began_ns,
+                                                        span)));
+        } else {
+            say(text, weft_cli_format(" Rank %u is in no call of Weft.", part->rank));
+        }
+    }
+}
+
+static void say_stopped(char **text, const struct inspect_list *list)
+{
+    uint32_t said = 0;
+    for (size_t at = 0; at < list->count && said < SAID_MAX; at++) {
+        const struct inspect_part *part = &list->parts[at];
+        if (part->source->is_stopped) {
+            say(text, weft_cli_format(" Rank %u (pid %u) is stopped.", part->rank,
+                                      part->source->dump.pid));
+            said++;
+        }
+    }
+}
+
+/* Whom those inside say that they wait for, ascending; [*count_p], owned by the caller. */
+static uint32_t *find_waited_for(const struct inspect_finding *finding, size_t *count_p)
+{
+    const struct inspect_list *list = finding->list;
+    uint32_t *ranks = weft_cli_alloc(list->count, sizeof(*ranks));
+    size_t said = 0;
+    for (size_t at = 0; at < list->count; at++) {
+        const struct weft_dump_entry *entry;
+        weft_inspect_state(&list->parts[at], finding->number, &entry);
+        if (entry != NULL && finding->ranks[at] && entry->waits_for < list->ranks) {
+            ranks[said++] = entry->waits_for;
+        }
+    }
+    *count_p = weft_inspect_sort(ranks, said);
+    return ranks;
+}
+
+static void say_waits_for(char **text, const struct inspect_finding *finding)
+{
+    char words[INSPECT_WORDS_LEN];
+    size_t count;
+    uint32_t *ranks = find_waited_for(finding, &count);
+    if (count > 1 && count == finding->list->ranks) {
+        say(text, weft_cli_format(" They wait for all %zu ranks.", count));
+    } else if (count > 0) {
+        say(text, weft_cli_format(" They wait for rank%s %s.", count == 1 ? "" : "s",
+                                  weft_inspect_ranks(ranks, count, words)));
+    }
+    free(ranks);
+}
+
+static char *missing_sentence(const struct inspect_finding *finding)
+{
+    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
+    const struct inspect_list *list = finding->list;
+    char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
+    char *text = weft_cli_format(
+        "%c%s %s not entered %s since %s; %s %s waited for %s.", absent[0] - 'a' + 'A', absent + 1,
+        is_only(finding, finding->ranks) ? "has" : "have",
+        weft_inspect_call(&finding->call, true, call), weft_inspect_clock(finding->since_ns, clock),
+        others, is_only(finding, finding->others) ? "has" : "have",
+        weft_inspect_span(finding->waited_ns, span));
+    free(absent);
+    free(others);
+    return text;
+}
+
+static char *mismatch_sentence(const struct inspect_finding *finding)
+{
+    char odd[INSPECT_WORDS_LEN], usual[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
+    const struct inspect_list *list = finding->list;
+    char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
+    char *text;
+    weft_inspect_call(&finding->call, true, odd);
+    weft_inspect_call(&finding->other, true, usual);
+    weft_inspect_clock(finding->since_ns, clock);
+    if (finding->kind == INSPECT_HISTORY) {
+        text =
+            weft_cli_format("%c%s made other calls than %s before %s, the oldest one recorded; a "
+                            "larger WEFT_RECORDER would show which.",
+                            absent[0] - 'a' + 'A', absent + 1, others, usual);
+    } else {
+        text = weft_cli_format(
+            "%c%s called %s where %s called %s%s, at %s.", absent[0] - 'a' + 'A', absent + 1, odd,
+            others, usual,
+            strcmp(odd, usual) == 0 ? " with other pieces, scale, algorithm or settings" : "",
+            clock);
+    }
+    free(absent);
+    free(others);
+    return text;
+}
+
+static char *stuck_sentence(const struct inspect_finding *finding)
+{
+    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
+    const struct inspect_list *list = finding->list;
+    char *inside = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
+    bool has_others = count_of(list, finding->others) > 0;
+    char *text = weft_cli_format(
+        "%c%s %s been inside %s for %s, since %s%s%s%s.", inside[0] - 'a' + 'A', inside + 1,
+        is_only(finding, finding->ranks) ? "has" : "have",
+        weft_inspect_call(&finding->call, true, call), weft_inspect_span(finding->waited_ns, span),
+        weft_inspect_clock(finding->since_ns, clock), has_others ? "; " : "",
+        has_others ? others : "",
+        !has_others                         ? ""
+        : is_only(finding, finding->others) ? " has ended it"
+                                            : " have ended it");
+    free(inside);
+    free(others);
+    return text;
+}
+
+static char *message_sentence(const struct inspect_finding *finding)
+{
+    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
+    char *rank = name_ranks(finding->list, finding->ranks);
+    char *text = weft_cli_format("%c%s has been in %s for %s, since %s.", rank[0] - 'a' + 'A',
+                                 rank + 1, weft_inspect_call(&finding->call, false, call),
+                                 weft_inspect_span(finding->waited_ns, span),
+                                 weft_inspect_clock(finding->since_ns, clock));
+    free(rank);
+    return text;
+}
+
+static void say_unknown(char **text, const struct inspect_list *list)
+{
+    char words[INSPECT_WORDS_LEN];
+    size_t count;
+    uint32_t *ranks = weft_inspect_pick(list, NULL, &count);
+    if (count < list->ranks) {
+        say(text, weft_cli_format(" There is no recording of rank%s %s.",
+                                  list->ranks - count == 1 ? "" : "s",
+                                  weft_inspect_gaps(ranks, count, list->ranks, words)));
+    }
+    free(ranks);
+}
+
+static void say_completed(char **text, const struct inspect_list *list)
+{
+    int64_t completed = weft_inspect_completed(list);
+    say(text, completed < 0
+                  ? weft_cli_format(" No operation was ended by all recorded ranks.")
+                  : weft_cli_format(" The last one that all recorded ranks ended is #%lld.",
+                                    (long long)completed));
+}
+
+char *weft_inspect_sentence(const struct inspect_finding *finding, bool is_only_comm)
+{
+    char *text;
+    switch (finding->kind) {
+    case INSPECT_MISMATCH:
+    case INSPECT_HISTORY:
+        text = mismatch_sentence(finding);
+        break;
+    case INSPECT_MISSING:
+        text = missing_sentence(finding);
+        break;
+    case INSPECT_STUCK:
+        text = stuck_sentence(finding);
+        say_waits_for(&text, finding);
+        break;
+    default:
+        text = message_sentence(finding);
+    }
+    say_doing(&text, finding);
+    say_stopped(&text, finding->list);
+    if (finding->kind != INSPECT_MESSAGE) {
+        say_unknown(&text, finding->list);
+        say_completed(&text, finding->list);
+    }
+    if (!is_only_comm) {
+        say(&text, weft_cli_format(" (Communicator %016llx of %u ranks.)",
+                                   (unsigned long long)finding->list->comm, finding->list->ranks));
+    }
+    return text;
+}
+
+char *weft_inspect_all_is_well(const struct inspect_case *it)
+{
+    const struct inspect_list *longest = NULL;
+    for (size_t i = 0; i < it->list_count; i++) {
+        if (longest == NULL ||
+            weft_inspect_reached(&it->lists[i]) > weft_inspect_reached(longest)) {
+            longest = &it->lists[i];
+        }
+    }
+    int64_t completed = longest != NULL ? weft_inspect_completed(longest) : -1;
+    if (completed < 0) {
+        return weft_cli_format("No divergence: nobody waits%s.",
+                               it->is_failed ? "" : " for more than a second");
+    }
+    return weft_cli_format(
+        "No divergence: all recorded ranks have ended #%lld, and nobody waits%s.",
+        (long long)completed, it->is_failed ? "" : " for more than a second");
+}
