@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to `weft inspect`: recordings are read (inspect_read.c), merged per communicator
- * (inspect_merge.c), judged (inspect_judge.c), put into words (inspect_words.c, inspect_sentences.c) and
+ * (inspect_merge.c), judged (inspect_judge.c, inspect_blame.c), put into words (inspect_words.c, inspect_sentences.c) and
  * printed (inspect_print.c, inspect_json.c). What is judged is pure: recordings in, findings out.
  */
 #ifndef WEFT_CLI_INSPECT_H
@@ -60,14 +60,22 @@ struct inspect_list {
     size_t count;
 };
 
+/* The verdict of a failure, as most recordings tell it. */
+struct inspect_blame {
+    const struct weft_dump *dump; /* one that tells it; lent; NULL: none names a rank */
+    size_t same, all;             /* recordings that name this rank; those of failures */
+};
+
 struct inspect_case {
     struct inspect_list *lists; /* owned */
     size_t list_count;
-    size_t torn;          /* lines that could not be read */
-    bool is_only_comm;    /* all lists are of one communicator */
-    bool is_failed;       /* a recording was made by a failure: then everything counts */
+    size_t torn;       /* lines that could not be read */
+    bool is_only_comm; /* all lists are of one communicator */
+    bool is_failed;    /* a recording was made by a failure: then everything counts */
+    struct inspect_blame blame;
     int64_t threshold_ns; /* who waits shorter is at work */
 };
+#define INSPECT_AT_WORK_NS INT64_C(1000000000)
 void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *it);
 void weft_inspect_case_close(struct inspect_case *it);
 
@@ -89,6 +97,7 @@ enum inspect_kind {
     INSPECT_MISSING,  /* `ranks` have not entered `call`, `others` wait */
     INSPECT_STUCK,    /* `ranks` are inside `call`, all have entered it */
     INSPECT_MESSAGE,  /* `ranks` (one) wait in a call that is no collective */
+    INSPECT_BLAMED, /* the verdict names `ranks` (one, or none that is recorded), `others` were inside `call` */
 };
 
 struct inspect_finding {
@@ -96,10 +105,11 @@ struct inspect_finding {
     const struct inspect_list *list; /* lent */
     uint32_t number;
     struct weft_dump_entry call, other;
-    bool *ranks, *others; /* [list->count], of its parts; owned */
-    int64_t since_ns;     /* 0: not known */
-    int64_t waited_ns;    /* of whoever waits longest */
-    char *text;           /* owned */
+    bool *ranks, *others;              /* [list->count], of its parts; owned */
+    int64_t since_ns;                  /* 0: not known */
+    int64_t waited_ns;                 /* of whoever waits longest */
+    const struct inspect_blame *blame; /* BLAMED; lent */
+    char *text;                        /* owned */
 };
 
 struct inspect_verdict {
@@ -107,11 +117,20 @@ struct inspect_verdict {
     size_t count;
 };
 void weft_inspect_judge(const struct inspect_case *it, struct inspect_verdict *verdict);
+/* One more, at the end, with nothing in it yet. */
+struct inspect_finding *weft_inspect_add(struct inspect_verdict *verdict, enum inspect_kind kind,
+                                         const struct inspect_list *list, uint32_t number);
 void weft_inspect_verdict_close(struct inspect_verdict *verdict);
 /* Last operation that all recorded ranks of the list have ended; -1: none. */
 int64_t weft_inspect_completed(const struct inspect_list *list);
 /* One more than the last that any of them has entered. */
 uint32_t weft_inspect_reached(const struct inspect_list *list);
+
+/* ---- inspect_blame.c ---- */
+
+void weft_inspect_find_blame(const struct inspect_input *input, struct inspect_blame *blame);
+/* Puts what the verdict of a failure says first. */
+void weft_inspect_blame(const struct inspect_case *it, struct inspect_verdict *verdict);
 
 /* ---- inspect_words.c ---- */
 

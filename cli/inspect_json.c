@@ -7,7 +7,7 @@
 static const char *const kind_names[] = {
     [INSPECT_MISMATCH] = "mismatch",   [INSPECT_HISTORY] = "mismatch_before",
     [INSPECT_MISSING] = "not_entered", [INSPECT_STUCK] = "stuck",
-    [INSPECT_MESSAGE] = "message",
+    [INSPECT_MESSAGE] = "message",     [INSPECT_BLAMED] = "failed",
 };
 static const char *const state_names[] = {
     [INSPECT_ABSENT] = "not_entered",

@@ -232,6 +232,12 @@ static void print_wrapped(const char *text, FILE *out)
     fputc('\n', out);
 }
 
+/* The failure's words are in the first finding. */
+static bool is_said(const struct inspect_verdict *verdict)
+{
+    return verdict->count > 0 && verdict->findings[0].kind == INSPECT_BLAMED;
+}
+
 /* "ranks 0-1,3 of 4" with what made the dumps, and whose is not here. */
 static void print_sources(const struct inspect_view *view, FILE *out)
 {
@@ -247,7 +253,7 @@ static void print_sources(const struct inspect_view *view, FILE *out)
     }
     fprintf(out, ".\n");
     free(recorded);
-    for (size_t i = 0; i < input->count; i++) {
+    for (size_t i = 0; i < input->count && !is_said(view->verdict); i++) {
         const struct weft_dump *dump = &input->sources[i].dump;
         if (dump->reason == WEFT_RECORD_FAILED) {
             char *text =

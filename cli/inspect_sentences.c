@@ -186,6 +186,48 @@ static char *message_sentence(const struct inspect_finding *finding)
     return text;
 }
 
+/* Those of the list whose state is this one, but not who is blamed; "", else "; rank 3 had ended it". */
+static void say_state(char **text, const struct inspect_finding *finding, enum inspect_state wanted,
+                      const char *what)
+{
+    const struct inspect_list *list = finding->list;
+    bool *chosen = weft_cli_alloc(list->count, sizeof(bool));
+    for (size_t at = 0; at < list->count; at++) {
+        const struct weft_dump_entry *entry;
+        chosen[at] = !finding->ranks[at] &&
+                     weft_inspect_state(&list->parts[at], finding->number, &entry) == wanted;
+    }
+    if (count_of(list, chosen) > 0) {
+        char *names = name_ranks(list, chosen);
+        say(text, weft_cli_format("; %s had %s it", names, what));
+        free(names);
+    }
+    free(chosen);
+}
+
+static char *blamed_sentence(const struct inspect_finding *finding)
+{
+    const struct inspect_blame *blame = finding->blame;
+    const struct weft_dump *dump = blame->dump;
+    char call[INSPECT_WORDS_LEN], share[64] = "";
+    if (blame->same < blame->all) {
+        snprintf(share, sizeof(share), " in %zu of %zu recordings", blame->same, blame->all);
+    }
+    char *text = weft_cli_format("The verdict%s names rank %u (%s): %s.", share, dump->blamed,
+                                 weft_status_name(dump->status), dump->text);
+    if (count_of(finding->list, finding->others) > 0) {
+        char *inside = name_ranks(finding->list, finding->others);
+        say(&text, weft_cli_format(" At that time %s %s inside %s", inside,
+                                   is_only(finding, finding->others) ? "was" : "were",
+                                   weft_inspect_call(&finding->call, true, call)));
+        say_state(&text, finding, INSPECT_ENDED, "ended");
+        say_state(&text, finding, INSPECT_ABSENT, "not entered");
+        say(&text, weft_cli_format("."));
+        free(inside);
+    }
+    return text;
+}
+
 static void say_unknown(char **text, const struct inspect_list *list)
 {
     char words[INSPECT_WORDS_LEN];
@@ -222,6 +264,9 @@ char *weft_inspect_sentence(const struct inspect_finding *finding, bool is_only_
     case INSPECT_STUCK:
         text = stuck_sentence(finding);
         say_waits_for(&text, finding);
+        break;
+    case INSPECT_BLAMED:
+        text = blamed_sentence(finding);
         break;
     default:
         text = message_sentence(finding);
