@@ -27,13 +27,16 @@ static const struct weft_cli_command command = {
         "*.dump\n"
         "in it. --pid reads the memory of ranks on this host, which need not help; several pids, "
         "or\n"
-        "that of `weft run`, are merged like files.\n\n"
+        "that of `weft run`, are merged like files.\n"
+        "Ranks are their communicator's; where the job counts otherwise it says both: rank 1 (6 of "
+        "the\n"
+        "job).\n\n"
         "JSON keys: verdict; findings [] {kind (failed, mismatch, mismatch_before, not_entered,\n"
-        "stuck, message), text, communicator, operation, call, ranks, other_call, others, since, "
-        "waited_s};\n"
-        "communicators [] {id, calls, ranks, completed, operations []}; recordings []; missing "
-        "[];\n"
-        "notes []\n\n"
+        "stuck, message), text, communicator, operation, call, ranks, job_ranks, other_call, "
+        "others,\n"
+        "job_others, since, waited_s}; communicators [] {id, calls, ranks, completed, operations "
+        "[]};\n"
+        "recordings []; missing []; notes []. missing and recordings count as the job does.\n\n"
         "What cannot be read is named behind the findings of the rest, and the exit status is 1.",
     .usage = "[--json] [--last N] --pid PID [--pid PID...] | DUMP...",
     .options = options,

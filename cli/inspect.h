@@ -49,6 +49,7 @@ struct inspect_part {
     uint32_t next;                /* it has not entered this one */
     bool is_cut;                  /* … when the first rank was read; it has gone on since */
     struct weft_dump_entry doing; /* its latest call of any kind, if that goes on; else TORN */
+    const struct inspect_list *doing_list; /* of that call's communicator; NULL: not known; lent */
 };
 
 /* The calls that all ranks of a communicator make in one order. */
@@ -78,6 +79,9 @@ struct inspect_case {
 #define INSPECT_AT_WORK_NS INT64_C(1000000000)
 void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *it);
 void weft_inspect_case_close(struct inspect_case *it);
+
+/* Of the communicator's rank; NULL: there is no recording of it. */
+const struct inspect_part *weft_inspect_part(const struct inspect_list *list, uint32_t rank);
 
 enum inspect_state {
     INSPECT_ABSENT,
@@ -146,9 +150,15 @@ size_t weft_inspect_sort(uint32_t *ranks, size_t count);
 uint32_t *weft_inspect_pick(const struct inspect_list *list, const bool *chosen, size_t *count_p);
 const char *weft_inspect_chosen(const struct inspect_list *list, const bool *chosen,
                                 char text[INSPECT_WORDS_LEN]);
-/* "allreduce #12 (f32 x 100, sum)", "recv (up to 64 bytes from rank 0, tag 7)" */
-const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbered,
-                              char text[INSPECT_WORDS_LEN]);
+/* Ranks of the list, and the job's numbers for them where those are others and known: "rank 2", "ranks 0-1,3",
+ * "rank 1 (6 of the job)", "all 2 ranks (4,6 of the job)". Owned by the caller. */
+char *weft_inspect_name(const struct inspect_list *list, const uint32_t *ranks, size_t count);
+/* May the job count its members otherwise? Only some of those are recorded. */
+bool weft_inspect_is_renumbered(const struct inspect_list *list);
+/* "allreduce #12 (f32 x 100, sum)", "recv (64 bytes from rank 0, tag 7)". list: of the call's communicator; NULL: its
+ * own numbers are enough. */
+const char *weft_inspect_call(const struct inspect_list *list, const struct weft_dump_entry *entry,
+                              bool is_numbered, char text[INSPECT_WORDS_LEN]);
 const char *weft_inspect_clock(int64_t real_ns, char text[INSPECT_WORDS_LEN]); /* "14:03:21.123" */
 const char *weft_inspect_span(int64_t ns, char text[INSPECT_WORDS_LEN]);       /* "12.3 s" */
 

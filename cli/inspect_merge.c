@@ -232,6 +232,7 @@ static void take_doing(const struct reading *reading)
         struct inspect_part *part = part_of(&reading->job->lists[i], reading->source);
         if (part != NULL) {
             part->doing = doing;
+            part->doing_list = list_of(reading->job, doing.comm, false);
         }
     }
 }
@@ -292,6 +293,12 @@ void weft_inspect_case_close(struct inspect_case *it)
     }
     free(it->lists);
     *it = (struct inspect_case){0};
+}
+
+const struct inspect_part *weft_inspect_part(const struct inspect_list *list, uint32_t rank)
+{
+    size_t place = find_place(list, rank);
+    return place < list->count && list->parts[place].rank == rank ? &list->parts[place] : NULL;
 }
 
 static const struct weft_dump_entry *find_entry(const struct inspect_part *part, uint32_t number)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Findings in sentences. */
+/* Findings in sentences. Ranks are the communicator's, with the job's numbers behind them where those are others. */
 #include "inspect.h"
 
 #include <stdlib.h>
@@ -16,16 +16,13 @@ static size_t count_of(const struct inspect_list *list, const bool *chosen)
     return sum;
 }
 
-/* "rank 2", "ranks 0-1,3", "all 4 ranks" */
 static char *name_ranks(const struct inspect_list *list, const bool *chosen)
 {
-    char text[INSPECT_WORDS_LEN];
-    size_t named = count_of(list, chosen);
-    if (named == list->ranks && named > 1) {
-        return weft_cli_format("all %zu ranks", named);
-    }
-    return weft_cli_format("rank%s %s", named == 1 ? "" : "s",
-                           weft_inspect_chosen(list, chosen, text));
+    size_t count;
+    uint32_t *ranks = weft_inspect_pick(list, chosen, &count);
+    char *text = weft_inspect_name(list, ranks, count);
+    free(ranks);
+    return text;
 }
 
 /* Grows a text that the caller owns. */
@@ -55,16 +52,18 @@ static void say_doing(char **text, const struct inspect_finding *finding)
             continue;
         }
         said++;
+        char *name = weft_inspect_name(list, &part->rank, 1);
         if (doing->state == WEFT_DUMP_GOING) {
-            say(text, weft_cli_format(" Rank %u has been in %s%s for %s.", part->rank,
-                                      weft_inspect_call(doing, true, call),
+            say(text, weft_cli_format(" R%s has been in %s%s for %s.", name + 1,
+                                      weft_inspect_call(part->doing_list, doing, true, call),
                                       doing->comm != list->comm ? " of another communicator" : "",
                                       weft_inspect_span((int64_t)part->source->dump.taken.real_ns -
                                                             doing->began_ns,
                                                         span)));
         } else {
-            say(text, weft_cli_format(" Rank %u is in no call of Weft.", part->rank));
+            say(text, weft_cli_format(" R%s is in no call of Weft.", name + 1));
         }
+        free(name);
     }
 }
 
@@ -74,8 +73,10 @@ static void say_stopped(char **text, const struct inspect_list *list)
     for (size_t at = 0; at < list->count && said < SAID_MAX; at++) {
         const struct inspect_part *part = &list->parts[at];
         if (part->source->is_stopped) {
-            say(text, weft_cli_format(" Rank %u (pid %u) is stopped.", part->rank,
-                                      part->source->dump.pid));
+            char *name = weft_inspect_name(list, &part->rank, 1);
+            say(text,
+                weft_cli_format(" R%s (pid %u) is stopped.", name + 1, part->source->dump.pid));
+            free(name);
             said++;
         }
     }
@@ -100,14 +101,12 @@ static uint32_t *find_waited_for(const struct inspect_finding *finding, size_t *
 
 static void say_waits_for(char **text, const struct inspect_finding *finding)
 {
-    char words[INSPECT_WORDS_LEN];
     size_t count;
     uint32_t *ranks = find_waited_for(finding, &count);
-    if (count > 1 && count == finding->list->ranks) {
-        say(text, weft_cli_format(" They wait for all %zu ranks.", count));
-    } else if (count > 0) {
-        say(text, weft_cli_format(" They wait for rank%s %s.", count == 1 ? "" : "s",
-                                  weft_inspect_ranks(ranks, count, words)));
+    if (count > 0) {
+        char *names = weft_inspect_name(finding->list, ranks, count);
+        say(text, weft_cli_format(" They wait for %s.", names));
+        free(names);
     }
     free(ranks);
 }
@@ -117,12 +116,13 @@ static char *missing_sentence(const struct inspect_finding *finding)
     char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
     const struct inspect_list *list = finding->list;
     char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
-    char *text = weft_cli_format(
-        "%c%s %s not entered %s since %s; %s %s waited for %s.", absent[0] - 'a' + 'A', absent + 1,
-        is_only(finding, finding->ranks) ? "has" : "have",
-        weft_inspect_call(&finding->call, true, call), weft_inspect_clock(finding->since_ns, clock),
-        others, is_only(finding, finding->others) ? "has" : "have",
-        weft_inspect_span(finding->waited_ns, span));
+    char *text = weft_cli_format("%c%s %s not entered %s since %s; %s %s waited for %s.",
+                                 absent[0] - 'a' + 'A', absent + 1,
+                                 is_only(finding, finding->ranks) ? "has" : "have",
+                                 weft_inspect_call(finding->list, &finding->call, true, call),
+                                 weft_inspect_clock(finding->since_ns, clock), others,
+                                 is_only(finding, finding->others) ? "has" : "have",
+                                 weft_inspect_span(finding->waited_ns, span));
     free(absent);
     free(others);
     return text;
@@ -134,8 +134,8 @@ static char *mismatch_sentence(const struct inspect_finding *finding)
     const struct inspect_list *list = finding->list;
     char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
     char *text;
-    weft_inspect_call(&finding->call, true, odd);
-    weft_inspect_call(&finding->other, true, usual);
+    weft_inspect_call(finding->list, &finding->call, true, odd);
+    weft_inspect_call(finding->list, &finding->other, true, usual);
     weft_inspect_clock(finding->since_ns, clock);
     if (finding->kind == INSPECT_HISTORY) {
         text =
@@ -163,9 +163,9 @@ static char *stuck_sentence(const struct inspect_finding *finding)
     char *text = weft_cli_format(
         "%c%s %s been inside %s for %s, since %s%s%s%s.", inside[0] - 'a' + 'A', inside + 1,
         is_only(finding, finding->ranks) ? "has" : "have",
-        weft_inspect_call(&finding->call, true, call), weft_inspect_span(finding->waited_ns, span),
-        weft_inspect_clock(finding->since_ns, clock), has_others ? "; " : "",
-        has_others ? others : "",
+        weft_inspect_call(finding->list, &finding->call, true, call),
+        weft_inspect_span(finding->waited_ns, span), weft_inspect_clock(finding->since_ns, clock),
+        has_others ? "; " : "", has_others ? others : "",
         !has_others                         ? ""
         : is_only(finding, finding->others) ? " has ended it"
                                             : " have ended it");
@@ -178,10 +178,10 @@ static char *message_sentence(const struct inspect_finding *finding)
 {
     char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
     char *rank = name_ranks(finding->list, finding->ranks);
-    char *text = weft_cli_format("%c%s has been in %s for %s, since %s.", rank[0] - 'a' + 'A',
-                                 rank + 1, weft_inspect_call(&finding->call, false, call),
-                                 weft_inspect_span(finding->waited_ns, span),
-                                 weft_inspect_clock(finding->since_ns, clock));
+    char *text = weft_cli_format(
+        "%c%s has been in %s for %s, since %s.", rank[0] - 'a' + 'A', rank + 1,
+        weft_inspect_call(finding->list, &finding->call, false, call),
+        weft_inspect_span(finding->waited_ns, span), weft_inspect_clock(finding->since_ns, clock));
     free(rank);
     return text;
 }
@@ -213,13 +213,14 @@ static char *blamed_sentence(const struct inspect_finding *finding)
     if (blame->same < blame->all) {
         snprintf(share, sizeof(share), " in %zu of %zu recordings", blame->same, blame->all);
     }
-    char *text = weft_cli_format("The verdict%s names rank %u (%s): %s.", share, dump->blamed,
+    char *text = weft_cli_format("The verdict%s names rank %u%s (%s): %s.", share, dump->blamed,
+                                 weft_inspect_is_renumbered(finding->list) ? " of the job" : "",
                                  weft_status_name(dump->status), dump->text);
     if (count_of(finding->list, finding->others) > 0) {
         char *inside = name_ranks(finding->list, finding->others);
         say(&text, weft_cli_format(" At that time %s %s inside %s", inside,
                                    is_only(finding, finding->others) ? "was" : "were",
-                                   weft_inspect_call(&finding->call, true, call)));
+                                   weft_inspect_call(finding->list, &finding->call, true, call)));
         say_state(&text, finding, INSPECT_ENDED, "ended");
         say_state(&text, finding, INSPECT_ABSENT, "not entered");
         say(&text, weft_cli_format("."));
@@ -234,9 +235,10 @@ static void say_unknown(char **text, const struct inspect_list *list)
     size_t count;
     uint32_t *ranks = weft_inspect_pick(list, NULL, &count);
     if (count < list->ranks) {
-        say(text, weft_cli_format(" There is no recording of rank%s %s.",
+        say(text, weft_cli_format(" There is no recording of rank%s %s%s.",
                                   list->ranks - count == 1 ? "" : "s",
-                                  weft_inspect_gaps(ranks, count, list->ranks, words)));
+                                  weft_inspect_gaps(ranks, count, list->ranks, words),
+                                  weft_inspect_is_renumbered(list) ? " of the communicator" : ""));
     }
     free(ranks);
 }

@@ -93,9 +93,55 @@ const char *weft_inspect_chosen(const struct inspect_list *list, const bool *cho
     return text;
 }
 
-static void name_message(const struct weft_dump_entry *entry, char *text, size_t room)
+/* " (4,6 of the job)"; "" where the job has the same numbers, or not all of them are known. */
+static const char *name_in_job(const struct inspect_list *list, const uint32_t *ranks, size_t count,
+                               char text[INSPECT_WORDS_LEN + 16])
 {
-    char peer[32] = "any rank", tag[32] = "";
+    uint32_t *in_job = weft_cli_alloc(count, sizeof(*in_job));
+    char words[INSPECT_WORDS_LEN];
+    bool is_known = true, is_other = false;
+    for (size_t i = 0; i < count && is_known; i++) {
+        const struct inspect_part *part = weft_inspect_part(list, ranks[i]);
+        is_known = part != NULL;
+        in_job[i] = is_known ? part->source->dump.rank : 0;
+        is_other |= in_job[i] != ranks[i];
+    }
+    text[0] = '\0';
+    if (is_known && is_other) {
+        snprintf(text, INSPECT_WORDS_LEN + 16, " (%s of the job)",
+                 weft_inspect_ranks(in_job, count, words));
+    }
+    free(in_job);
+    return text;
+}
+
+char *weft_inspect_name(const struct inspect_list *list, const uint32_t *ranks, size_t count)
+{
+    char words[INSPECT_WORDS_LEN], in_job[INSPECT_WORDS_LEN + 16];
+    name_in_job(list, ranks, count, in_job);
+    if (count == list->ranks && count > 1) {
+        return weft_cli_format("all %zu ranks%s", count, in_job);
+    }
+    return weft_cli_format("rank%s %s%s", count == 1 ? "" : "s",
+                           weft_inspect_ranks(ranks, count, words), in_job);
+}
+
+bool weft_inspect_is_renumbered(const struct inspect_list *list)
+{
+    for (size_t at = 0; at < list->count; at++) {
+        const struct weft_dump *dump = &list->parts[at].source->dump;
+        if (list->parts[at].rank != dump->rank || list->ranks < dump->ranks) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void name_message(const struct inspect_list *list, const struct weft_dump_entry *entry,
+                         char *text, size_t room)
+{
+    char peer[48] = "any rank", tag[32] = "";
+    const struct inspect_part *part = list != NULL ? weft_inspect_part(list, entry->peer) : NULL;
     bool is_from = entry->kind == WEFT_RECORD_RECV || entry->kind == WEFT_RECORD_CONTROL_RECV ||
                    entry->kind == WEFT_RECORD_GET || entry->kind == WEFT_RECORD_PROBE;
     bool is_tagged = entry->kind == WEFT_RECORD_SEND || entry->kind == WEFT_RECORD_RECV ||
@@ -103,6 +149,10 @@ static void name_message(const struct weft_dump_entry *entry, char *text, size_t
                      entry->kind == WEFT_RECORD_CONTROL_RECV || entry->kind == WEFT_RECORD_PROBE;
     if (entry->peer != WEFT_RECORD_ANY) {
         snprintf(peer, sizeof(peer), "rank %u", entry->peer);
+    }
+    if (part != NULL && part->source->dump.rank != entry->peer) {
+        snprintf(peer, sizeof(peer), "rank %u (%u of the job)", entry->peer,
+                 part->source->dump.rank);
     }
     if (is_tagged && entry->tag != WEFT_RECORD_ANY) {
         snprintf(tag, sizeof(tag), ", tag %u", entry->tag);
@@ -139,8 +189,8 @@ static void name_collective(const struct weft_dump_entry *entry, char *text, siz
              is_summed ? weft_redop_name((weft_redop_t)entry->op) : "", root);
 }
 
-const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbered,
-                              char text[INSPECT_WORDS_LEN])
+const char *weft_inspect_call(const struct inspect_list *list, const struct weft_dump_entry *entry,
+                              bool is_numbered, char text[INSPECT_WORDS_LEN])
 {
     char number[32] = "", rest[96] = "";
     if (entry->state == WEFT_DUMP_TORN) {
@@ -158,7 +208,7 @@ const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbe
     } else if (entry->kind == WEFT_RECORD_CONTROL_ALLGATHER) {
         snprintf(rest, sizeof(rest), " (%llu bytes)", (unsigned long long)entry->count);
     } else if (!weft_record_is_control(entry->kind)) {
-        name_message(entry, text, INSPECT_WORDS_LEN);
+        name_message(list, entry, text, INSPECT_WORDS_LEN);
         return text;
     }
     snprintf(text, INSPECT_WORDS_LEN, "%s%s%s", weft_record_kind_name(entry->kind), number, rest);
