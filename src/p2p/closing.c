@@ -148,7 +148,7 @@ static void ask(struct weft_p2p_comm *comm, uint32_t rank)
 
 /* Somebody is left as long as one is: only the first behind us is asked, so that who waits for anybody costs one
  * link, and the next one when that has closed. */
-static void ask_anybody(struct weft_p2p_comm *comm)
+void weft_p2p_ask_anybody(struct weft_p2p_comm *comm)
 {
     for (uint32_t i = 1; i < comm->ranks; i++) {
         uint32_t rank = (uint32_t)(((uint64_t)comm->rank + i) % comm->ranks);
@@ -174,7 +174,7 @@ void weft_p2p_ask(struct weft_p2p_comm *comm)
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
         node = node->next;
         if (has_waited(request) && request->rank == WEFT_MATCH_ANY) {
-            ask_anybody(comm);
+            weft_p2p_ask_anybody(comm);
         } else if (has_waited(request) && request->peer != NULL) {
             ask(comm, request->rank);
         }

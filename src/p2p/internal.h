@@ -326,6 +326,7 @@ void weft_p2p_bye_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer
                           const struct weft_wire_data *frame);
 /* Receives and signals have waited: have their ranks closed, and could not say so? */
 void weft_p2p_ask(struct weft_p2p_comm *comm);
+void weft_p2p_ask_anybody(struct weft_p2p_comm *comm);
 
 /* ---- peers.c ---- */
 /* The communicator's rank of a peer; NO_RANK: not a member. */
