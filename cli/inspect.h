@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to `weft inspect`: recordings are read (inspect_read.c), merged per communicator
- * (inspect_merge.c), judged (inspect_judge.c), put into words (inspect_words.c) and printed
- * (inspect_print.c, inspect_json.c). What is judged is pure: recordings in, findings out.
+ * (inspect_merge.c), judged (inspect_judge.c, inspect_blame.c), put into words (inspect_words.c, inspect_sentences.c) and
+ * printed (inspect_print.c, inspect_json.c). What is judged is pure: recordings in, findings out.
  */
 #ifndef WEFT_CLI_INSPECT_H
 #define WEFT_CLI_INSPECT_H
@@ -49,6 +49,7 @@ struct inspect_part {
     uint32_t next;                /* it has not entered this one */
     bool is_cut;                  /* … when the first rank was read; it has gone on since */
     struct weft_dump_entry doing; /* its latest call of any kind, if that goes on; else TORN */
+    const struct inspect_list *doing_list; /* of that call's communicator; NULL: not known; lent */
 };
 
 /* The calls that all ranks of a communicator make in one order. */
@@ -60,16 +61,27 @@ struct inspect_list {
     size_t count;
 };
 
+/* The verdict of a failure, as most recordings tell it. */
+struct inspect_blame {
+    const struct weft_dump *dump; /* one that tells it; lent; NULL: none names a rank */
+    size_t same, all;             /* recordings that name this rank; those of failures */
+};
+
 struct inspect_case {
     struct inspect_list *lists; /* owned */
     size_t list_count;
-    size_t torn;          /* lines that could not be read */
-    bool is_only_comm;    /* all lists are of one communicator */
-    bool is_failed;       /* a recording was made by a failure: then everything counts */
+    size_t torn;       /* lines that could not be read */
+    bool is_only_comm; /* all lists are of one communicator */
+    bool is_failed;    /* a recording was made by a failure: then everything counts */
+    struct inspect_blame blame;
     int64_t threshold_ns; /* who waits shorter is at work */
 };
+#define INSPECT_AT_WORK_NS INT64_C(1000000000)
 void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *it);
 void weft_inspect_case_close(struct inspect_case *it);
+
+/* Of the communicator's rank; NULL: there is no recording of it. */
+const struct inspect_part *weft_inspect_part(const struct inspect_list *list, uint32_t rank);
 
 enum inspect_state {
     INSPECT_ABSENT,
@@ -89,6 +101,7 @@ enum inspect_kind {
     INSPECT_MISSING,  /* `ranks` have not entered `call`, `others` wait */
     INSPECT_STUCK,    /* `ranks` are inside `call`, all have entered it */
     INSPECT_MESSAGE,  /* `ranks` (one) wait in a call that is no collective */
+    INSPECT_BLAMED, /* the verdict names `ranks` (one, or none that is recorded), `others` were inside `call` */
 };
 
 struct inspect_finding {
@@ -96,10 +109,11 @@ struct inspect_finding {
     const struct inspect_list *list; /* lent */
     uint32_t number;
     struct weft_dump_entry call, other;
-    bool *ranks, *others; /* [list->count], of its parts; owned */
-    int64_t since_ns;     /* 0: not known */
-    int64_t waited_ns;    /* of whoever waits longest */
-    char *text;           /* owned */
+    bool *ranks, *others;              /* [list->count], of its parts; owned */
+    int64_t since_ns;                  /* 0: not known */
+    int64_t waited_ns;                 /* of whoever waits longest */
+    const struct inspect_blame *blame; /* BLAMED; lent */
+    char *text;                        /* owned */
 };
 
 struct inspect_verdict {
@@ -107,11 +121,20 @@ struct inspect_verdict {
     size_t count;
 };
 void weft_inspect_judge(const struct inspect_case *it, struct inspect_verdict *verdict);
+/* One more, at the end, with nothing in it yet. */
+struct inspect_finding *weft_inspect_add(struct inspect_verdict *verdict, enum inspect_kind kind,
+                                         const struct inspect_list *list, uint32_t number);
 void weft_inspect_verdict_close(struct inspect_verdict *verdict);
 /* Last operation that all recorded ranks of the list have ended; -1: none. */
 int64_t weft_inspect_completed(const struct inspect_list *list);
 /* One more than the last that any of them has entered. */
 uint32_t weft_inspect_reached(const struct inspect_list *list);
+
+/* ---- inspect_blame.c ---- */
+
+void weft_inspect_find_blame(const struct inspect_input *input, struct inspect_blame *blame);
+/* Puts what the verdict of a failure says first. */
+void weft_inspect_blame(const struct inspect_case *it, struct inspect_verdict *verdict);
 
 /* ---- inspect_words.c ---- */
 
@@ -127,11 +150,20 @@ size_t weft_inspect_sort(uint32_t *ranks, size_t count);
 uint32_t *weft_inspect_pick(const struct inspect_list *list, const bool *chosen, size_t *count_p);
 const char *weft_inspect_chosen(const struct inspect_list *list, const bool *chosen,
                                 char text[INSPECT_WORDS_LEN]);
-/* "allreduce #12 (f32 x 100, sum)", "recv (up to 64 bytes from rank 0, tag 7)" */
-const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbered,
-                              char text[INSPECT_WORDS_LEN]);
+/* Ranks of the list, and the job's numbers for them where those are others and known: "rank 2", "ranks 0-1,3",
+ * "rank 1 (6 of the job)", "all 2 ranks (4,6 of the job)". Owned by the caller. */
+char *weft_inspect_name(const struct inspect_list *list, const uint32_t *ranks, size_t count);
+/* May the job count its members otherwise? Only some of those are recorded. */
+bool weft_inspect_is_renumbered(const struct inspect_list *list);
+/* "allreduce #12 (f32 x 100, sum)", "recv (64 bytes from rank 0, tag 7)". list: of the call's communicator; NULL: its
+ * own numbers are enough. */
+const char *weft_inspect_call(const struct inspect_list *list, const struct weft_dump_entry *entry,
+                              bool is_numbered, char text[INSPECT_WORDS_LEN]);
 const char *weft_inspect_clock(int64_t real_ns, char text[INSPECT_WORDS_LEN]); /* "14:03:21.123" */
 const char *weft_inspect_span(int64_t ns, char text[INSPECT_WORDS_LEN]);       /* "12.3 s" */
+
+/* ---- inspect_sentences.c ---- */
+
 /* The sentence of a finding; owned by the caller. */
 char *weft_inspect_sentence(const struct inspect_finding *finding, bool is_only_comm);
 /* … of no finding. */

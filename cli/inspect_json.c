@@ -7,7 +7,7 @@
 static const char *const kind_names[] = {
     [INSPECT_MISMATCH] = "mismatch",   [INSPECT_HISTORY] = "mismatch_before",
     [INSPECT_MISSING] = "not_entered", [INSPECT_STUCK] = "stuck",
-    [INSPECT_MESSAGE] = "message",
+    [INSPECT_MESSAGE] = "message",     [INSPECT_BLAMED] = "failed",
 };
 static const char *const state_names[] = {
     [INSPECT_ABSENT] = "not_entered",
@@ -26,6 +26,32 @@ static void print_ranks(struct weft_cli_json *json, const char *key,
         }
     }
     weft_cli_json_end(json);
+}
+
+/* The same ranks in the same order, as the job counts. */
+static void print_job_ranks(struct weft_cli_json *json, const char *key,
+                            const struct inspect_list *list, const bool *chosen)
+{
+    weft_cli_json_array(json, key);
+    for (size_t at = 0; at < list->count; at++) {
+        if (chosen[at]) {
+            weft_cli_json_int(json, NULL, list->parts[at].source->dump.rank);
+        }
+    }
+    weft_cli_json_end(json);
+}
+
+/* The job knows the rank that a verdict names, also where there is no recording of it. */
+static void print_accused(struct weft_cli_json *json, const struct inspect_finding *finding)
+{
+    print_ranks(json, "ranks", finding->list, finding->ranks);
+    if (finding->kind == INSPECT_BLAMED) {
+        weft_cli_json_array(json, "job_ranks");
+        weft_cli_json_int(json, NULL, finding->blame->dump->blamed);
+        weft_cli_json_end(json);
+    } else {
+        print_job_ranks(json, "job_ranks", finding->list, finding->ranks);
+    }
 }
 
 /* Of whom there is no recording. */
@@ -78,12 +104,15 @@ static void print_finding(struct weft_cli_json *json, const struct inspect_findi
     if (is_numbered) {
         weft_cli_json_int(json, "operation", finding->number);
     }
-    weft_cli_json_text(json, "call", weft_inspect_call(&finding->call, is_numbered, call));
-    print_ranks(json, "ranks", finding->list, finding->ranks);
+    weft_cli_json_text(json, "call",
+                       weft_inspect_call(finding->list, &finding->call, is_numbered, call));
+    print_accused(json, finding);
     if (finding->kind <= INSPECT_HISTORY) {
-        weft_cli_json_text(json, "other_call", weft_inspect_call(&finding->other, true, call));
+        weft_cli_json_text(json, "other_call",
+                           weft_inspect_call(finding->list, &finding->other, true, call));
     }
     print_ranks(json, "others", finding->list, finding->others);
+    print_job_ranks(json, "job_others", finding->list, finding->others);
     print_time(json, "since", finding->since_ns);
     print_seconds(json, "waited_s", finding->waited_ns);
     weft_cli_json_end(json);
@@ -97,9 +126,10 @@ static void print_part(struct weft_cli_json *json, const struct inspect_list *li
     char words[INSPECT_WORDS_LEN];
     weft_cli_json_object(json, NULL);
     weft_cli_json_int(json, "rank", part->rank);
+    weft_cli_json_int(json, "job_rank", part->source->dump.rank);
     weft_cli_json_text(json, "state", state_names[state]);
     if (entry != NULL) {
-        weft_cli_json_text(json, "call", weft_inspect_call(entry, false, words));
+        weft_cli_json_text(json, "call", weft_inspect_call(NULL, entry, false, words));
         weft_cli_json_text(json, "plan",
                            weft_wire_dump_name(&part->source->dump, entry->name, words));
         print_time(json, "began", entry->began_ns);

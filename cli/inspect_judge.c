@@ -2,7 +2,8 @@
 /*
  * Who diverged. In each list: the first call in which ranks differ, else the first that not all have ended
  * while somebody waits. A rank that waits in one list and is waited for in another explains both; the one that
- * has waited longest comes first, and calls that differ before everything.
+ * has waited longest comes first, calls that differ before that, and the rank that a failure's verdict names before
+ * everything (inspect_blame.c).
  */
 #include "inspect.h"
 
@@ -40,8 +41,8 @@ uint32_t weft_inspect_reached(const struct inspect_list *list)
     return reached;
 }
 
-static struct inspect_finding *add(struct inspect_verdict *verdict, enum inspect_kind kind,
-                                   const struct inspect_list *list, uint32_t number)
+struct inspect_finding *weft_inspect_add(struct inspect_verdict *verdict, enum inspect_kind kind,
+                                         const struct inspect_list *list, uint32_t number)
 {
     verdict->findings =
         weft_cli_grow(verdict->findings, verdict->count + 1, sizeof(*verdict->findings));
@@ -189,8 +190,9 @@ static void find_mismatch(struct inspect_verdict *verdict, const struct inspect_
     uint32_t number;
     bool is_other;
     if (find_difference(list, &number, &is_other)) {
-        fill_mismatch(add(verdict, is_other ? INSPECT_MISMATCH : INSPECT_HISTORY, list, number),
-                      is_other);
+        fill_mismatch(
+            weft_inspect_add(verdict, is_other ? INSPECT_MISMATCH : INSPECT_HISTORY, list, number),
+            is_other);
     }
 }
 
@@ -245,7 +247,7 @@ static void find_wait(const struct inspect_case *it, struct inspect_verdict *ver
         has_absent |= weft_inspect_state(&list->parts[at], number, &entry) == INSPECT_ABSENT;
     }
     struct inspect_finding *finding =
-        add(verdict, has_absent ? INSPECT_MISSING : INSPECT_STUCK, list, number);
+        weft_inspect_add(verdict, has_absent ? INSPECT_MISSING : INSPECT_STUCK, list, number);
     finding->since_ns = since_ns;
     finding->waited_ns = waited_ns;
     if (has_absent) {
@@ -283,7 +285,7 @@ static void find_messages(const struct inspect_case *it, struct inspect_verdict 
                 taken_ns(part) - doing->began_ns < it->threshold_ns || is_told_of(verdict, part)) {
                 continue;
             }
-            struct inspect_finding *finding = add(verdict, INSPECT_MESSAGE, list, 0);
+            struct inspect_finding *finding = weft_inspect_add(verdict, INSPECT_MESSAGE, list, 0);
             finding->ranks[at] = true;
             finding->call = *doing;
             finding->since_ns = doing->began_ns;
@@ -321,6 +323,7 @@ void weft_inspect_judge(const struct inspect_case *it, struct inspect_verdict *v
     if (verdict->count > 0) {
         qsort(verdict->findings, verdict->count, sizeof(*verdict->findings), by_weight);
     }
+    weft_inspect_blame(it, verdict);
     for (size_t i = 0; i < verdict->count; i++) {
         verdict->findings[i].text = weft_inspect_sentence(&verdict->findings[i], it->is_only_comm);
     }

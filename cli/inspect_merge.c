@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT_WORK_NS INT64_C(1000000000)
-
 static int by_index(const void *left, const void *right)
 {
     const struct weft_dump_entry *a = left, *b = right;
@@ -234,6 +232,7 @@ static void take_doing(const struct reading *reading)
         struct inspect_part *part = part_of(&reading->job->lists[i], reading->source);
         if (part != NULL) {
             part->doing = doing;
+            part->doing_list = list_of(reading->job, doing.comm, false);
         }
     }
 }
@@ -258,7 +257,7 @@ void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *
 {
     struct reading *readings = weft_cli_alloc(input->count + 1, sizeof(*readings));
     int64_t first_ns = INT64_MAX;
-    *it = (struct inspect_case){.threshold_ns = AT_WORK_NS};
+    *it = (struct inspect_case){.threshold_ns = INSPECT_AT_WORK_NS};
     for (size_t i = 0; i < input->count; i++) {
         const struct inspect_source *source = &input->sources[i];
         readings[i] = (struct reading){.job = it, .source = source};
@@ -267,12 +266,13 @@ void weft_inspect_merge(const struct inspect_input *input, struct inspect_case *
         first_ns = source->is_live && source->seen_ns < first_ns ? source->seen_ns : first_ns;
         take_comms(&readings[i]);
     }
+    weft_inspect_find_blame(input, &it->blame);
     share_lists(it);
     it->is_only_comm = true;
     for (size_t i = 0; i < it->list_count; i++) {
         it->is_only_comm &= it->lists[i].comm == it->lists[0].comm;
     }
-    it->threshold_ns = it->is_failed ? 0 : AT_WORK_NS;
+    it->threshold_ns = it->is_failed ? 0 : INSPECT_AT_WORK_NS;
     for (size_t i = 0; i < input->count; i++) {
         readings[i].at_ns = readings[i].source->is_live ? first_ns : INT64_MAX;
         take_counts(&readings[i]);
@@ -293,6 +293,12 @@ void weft_inspect_case_close(struct inspect_case *it)
     }
     free(it->lists);
     *it = (struct inspect_case){0};
+}
+
+const struct inspect_part *weft_inspect_part(const struct inspect_list *list, uint32_t rank)
+{
+    size_t place = find_place(list, rank);
+    return place < list->count && list->parts[place].rank == rank ? &list->parts[place] : NULL;
 }
 
 static const struct weft_dump_entry *find_entry(const struct inspect_part *part, uint32_t number)

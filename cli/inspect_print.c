@@ -138,7 +138,7 @@ static void print_row(const struct sheet *sheet, uint32_t number, const struct r
     const struct inspect_list *list = sheet->list;
     char words[INSPECT_WORDS_LEN], name[WEFT_RECORD_NAME_LEN];
     weft_cli_table_cell(table, "%u", number);
-    weft_cli_table_cell(table, "%s", weft_inspect_call(row->call, false, words));
+    weft_cli_table_cell(table, "%s", weft_inspect_call(NULL, row->call, false, words));
     weft_cli_table_cell(table, "%s", weft_wire_dump_name(row->dump, row->call->name, name));
     weft_cli_table_cell(table, "%s", weft_inspect_chosen(list, row->ended, words));
     if (sheet->shape.has_inside) {
@@ -192,29 +192,6 @@ static void print_number(const struct sheet *sheet, uint32_t number)
     free(sets);
 }
 
-static void print_list(const struct inspect_view *view, const struct inspect_list *list, FILE *out)
-{
-    struct weft_cli_column columns[9];
-    struct sheet sheet = {.list = list};
-    uint32_t first, end;
-    weft_inspect_window(view, list, &first, &end);
-    sheet.shape = measure(list, first, end);
-    sheet.table = open_table(&sheet.shape, columns);
-    for (uint32_t number = first; number < end; number++) {
-        print_number(&sheet, number);
-    }
-    if (!view->job->is_only_comm || list->is_control) {
-        fprintf(out, "\ncommunicator %016llx of %u ranks%s:\n", (unsigned long long)list->comm,
-                list->ranks, list->is_control ? ", control plane" : "");
-    } else {
-        fputc('\n', out);
-    }
-    weft_cli_table_print(sheet.table, out);
-    weft_cli_table_close(sheet.table);
-}
-
-/* ---- all ---- */
-
 static void print_wrapped(const char *text, FILE *out)
 {
     unsigned column = 0;
@@ -232,6 +209,73 @@ static void print_wrapped(const char *text, FILE *out)
     fputc('\n', out);
 }
 
+/* "; its ranks 0-1 are 4,6 of the job"; owned by the caller. */
+static char *name_members(const struct inspect_list *list)
+{
+    char ranks[INSPECT_WORDS_LEN], in_job[INSPECT_WORDS_LEN];
+    size_t count;
+    uint32_t *numbers = weft_cli_alloc(list->count, sizeof(*numbers));
+    for (size_t at = 0; at < list->count; at++) {
+        numbers[at] = list->parts[at].source->dump.rank;
+    }
+    weft_inspect_ranks(numbers, list->count, in_job);
+    free(numbers);
+    numbers = weft_inspect_pick(list, NULL, &count);
+    weft_inspect_ranks(numbers, list->count, ranks);
+    free(numbers);
+    return weft_cli_format("; its rank%s %s %s %s of the job", list->count == 1 ? "" : "s", ranks,
+                           list->count == 1 ? "is" : "are", in_job);
+}
+
+static void print_heading(const struct inspect_list *list, FILE *out)
+{
+    char *members =
+        weft_inspect_is_renumbered(list) ? name_members(list) : weft_cli_format("%s", "");
+    char *text =
+        weft_cli_format("communicator %016llx of %u ranks%s%s:", (unsigned long long)list->comm,
+                        list->ranks, list->is_control ? ", control plane" : "", members);
+    print_wrapped(text, out);
+    free(members);
+    free(text);
+}
+
+static void print_list(const struct inspect_view *view, const struct inspect_list *list, FILE *out)
+{
+    struct weft_cli_column columns[9];
+    struct sheet sheet = {.list = list};
+    uint32_t first, end;
+    weft_inspect_window(view, list, &first, &end);
+    sheet.shape = measure(list, first, end);
+    sheet.table = open_table(&sheet.shape, columns);
+    for (uint32_t number = first; number < end; number++) {
+        print_number(&sheet, number);
+    }
+    fputc('\n', out);
+    if (!view->job->is_only_comm || list->is_control || weft_inspect_is_renumbered(list)) {
+        print_heading(list, out);
+    }
+    weft_cli_table_print(sheet.table, out);
+    weft_cli_table_close(sheet.table);
+}
+
+/* ---- all ---- */
+
+/* The failure's words are in the first finding. */
+static bool is_said(const struct inspect_verdict *verdict)
+{
+    return verdict->count > 0 && verdict->findings[0].kind == INSPECT_BLAMED;
+}
+
+/* Where findings may count otherwise, what counts as the job does says so. */
+static bool has_renumbered(const struct inspect_case *it)
+{
+    bool is = false;
+    for (size_t i = 0; i < it->list_count; i++) {
+        is |= weft_inspect_is_renumbered(&it->lists[i]);
+    }
+    return is;
+}
+
 /* "ranks 0-1,3 of 4" with what made the dumps, and whose is not here. */
 static void print_sources(const struct inspect_view *view, FILE *out)
 {
@@ -241,18 +285,20 @@ static void print_sources(const struct inspect_view *view, FILE *out)
     size_t count;
     uint32_t *recorded = weft_inspect_recorded(input, &count, &total);
     const char *names = weft_inspect_gaps(recorded, count, total, words);
+    bool is_split = has_renumbered(view->job);
     fprintf(out, "\n%zu recording%s", input->count, input->count == 1 ? "" : "s");
     if (names[0] != '\0') {
-        fprintf(out, ", none of rank%s %s", strpbrk(names, ",-") != NULL ? "s" : "", names);
+        fprintf(out, ", none of rank%s %s%s", strpbrk(names, ",-") != NULL ? "s" : "", names,
+                is_split ? " of the job" : "");
     }
     fprintf(out, ".\n");
     free(recorded);
-    for (size_t i = 0; i < input->count; i++) {
+    for (size_t i = 0; i < input->count && !is_said(view->verdict); i++) {
         const struct weft_dump *dump = &input->sources[i].dump;
         if (dump->reason == WEFT_RECORD_FAILED) {
-            char *text =
-                weft_cli_format("Rank %u (pid %u on %s) failed with %s: %s", dump->rank, dump->pid,
-                                dump->host, weft_status_name(dump->status), dump->text);
+            char *text = weft_cli_format("Rank %u%s (pid %u on %s) failed with %s: %s", dump->rank,
+                                         is_split ? " of the job" : "", dump->pid, dump->host,
+                                         weft_status_name(dump->status), dump->text);
             print_wrapped(text, out);
             free(text);
             break; /* the others say the same */

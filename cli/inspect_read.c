@@ -73,12 +73,70 @@ static void note_unreadable(struct inspect_input *input, char *text)
 
 /* ---- files ---- */
 
+#define WANTED                                                                                     \
+    "give it *.dump files, which ranks write because of WEFT_DUMP=DIR or weft_dump(), or the "     \
+    "folder they are in"
+
+/* Nothing but plain files is opened: a pipe would wait, a device may never end, or act by being opened. */
+static const char *name_kind(mode_t mode)
+{
+    return S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+static const char *say_file_error(int error)
+{
+    return error == EACCES || error == EPERM
+               ? "it may not be read: be its owner, or root, or let it be copied by them"
+           : error == EFBIG ? "it is larger than any dump of a flight recorder: " WANTED
+                            : strerror(error);
+}
+
+static void add_plain(struct inspect_input *input, const char *path)
+{
+    struct weft_dump dump;
+    size_t len = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    uint8_t *bytes = fd >= 0 ? read_all(fd, &len) : NULL;
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (bytes == NULL) {
+        note_unreadable(input, weft_cli_format("%s: %s", path, say_file_error(error)));
+    } else if (weft_wire_dump_open(bytes, len, NULL, &dump) != WEFT_OK) {
+        note_unreadable(input, weft_cli_format("%s: %s", path, weft_error_text()));
+        free(bytes);
+    } else {
+        add(input, weft_cli_format("%s", path), bytes, &dump);
+    }
+}
+
+/* Returns whether it is a folder, of which nothing is said here. */
+static bool add_unless_folder(struct inspect_input *input, const char *path)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0) {
+        note_unreadable(input, weft_cli_format("%s: %s", path, say_file_error(errno)));
+    } else if (S_ISDIR(facts.st_mode)) {
+        return true;
+    } else if (!S_ISREG(facts.st_mode)) {
+        note_unreadable(input, weft_cli_format("%s: it is %s, not a file: " WANTED, path,
+                                               name_kind(facts.st_mode)));
+    } else if (facts.st_size == 0) {
+        note_unreadable(input, weft_cli_format("%s: it is empty: " WANTED, path));
+    } else {
+        add_plain(input, path);
+    }
+    return false;
+}
+
 static bool is_dump(const struct dirent *entry)
 {
     size_t len = strlen(entry->d_name);
     return len > 5 && strcmp(entry->d_name + len - 5, ".dump") == 0;
 }
 
+/* Not the folders in it: links among them could go around for ever. */
 static void add_folder(struct inspect_input *input, const char *path)
 {
     const struct dirent *entry;
@@ -87,40 +145,29 @@ static void add_folder(struct inspect_input *input, const char *path)
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
         if (is_dump(entry)) {
             char *file = weft_cli_format("%s/%s", path, entry->d_name);
-            weft_inspect_add_file(input, file);
+            if (add_unless_folder(input, file)) {
+                note_unreadable(input, weft_cli_format("%s: it is a folder in a folder: name it "
+                                                       "itself",
+                                                       file));
+            }
             free(file);
             found++;
         }
     }
     if (folder == NULL) {
-        note_unreadable(input, weft_cli_format("%s: %s", path, strerror(errno)));
+        note_unreadable(input, weft_cli_format("%s: %s", path, say_file_error(errno)));
     } else {
         closedir(folder);
     }
     if (folder != NULL && found == 0) {
-        note_unreadable(input, weft_cli_format("%s: no file in it ends with .dump", path));
+        note_unreadable(input, weft_cli_format("%s: no file in it ends with .dump: " WANTED, path));
     }
 }
 
 void weft_inspect_add_file(struct inspect_input *input, const char *path)
 {
-    struct weft_dump dump;
-    size_t len = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    uint8_t *bytes = fd >= 0 ? read_all(fd, &len) : NULL;
-    int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (bytes == NULL && error == EISDIR) {
+    if (add_unless_folder(input, path)) {
         add_folder(input, path);
-    } else if (bytes == NULL) {
-        note_unreadable(input, weft_cli_format("%s: %s", path, strerror(error)));
-    } else if (weft_wire_dump_open(bytes, len, NULL, &dump) != WEFT_OK) {
-        note_unreadable(input, weft_cli_format("%s: %s", path, weft_error_text()));
-        free(bytes);
-    } else {
-        add(input, weft_cli_format("%s", path), bytes, &dump);
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls, ranks, times and findings in words. */
+/* Calls, ranks and times in words: the parts of sentences. */
 #include "inspect.h"
 
 #include <stdlib.h>
@@ -7,9 +7,6 @@
 #include <time.h>
 
 #define NS_PER_S INT64_C(1000000000)
-#define SAID_MAX 3 /* ranks of which more is said */
-
-/* ---- parts of sentences ---- */
 
 /* false: there is no more room, and the text says so. */
 static bool add_run(char text[INSPECT_WORDS_LEN], size_t *used, uint32_t first, uint32_t last)
@@ -96,30 +93,55 @@ const char *weft_inspect_chosen(const struct inspect_list *list, const bool *cho
     return text;
 }
 
-static size_t count_of(const struct inspect_list *list, const bool *chosen)
+/* " (4,6 of the job)"; "" where the job has the same numbers, or not all of them are known. */
+static const char *name_in_job(const struct inspect_list *list, const uint32_t *ranks, size_t count,
+                               char text[INSPECT_WORDS_LEN + 16])
 {
-    size_t sum = 0;
+    uint32_t *in_job = weft_cli_alloc(count, sizeof(*in_job));
+    char words[INSPECT_WORDS_LEN];
+    bool is_known = true, is_other = false;
+    for (size_t i = 0; i < count && is_known; i++) {
+        const struct inspect_part *part = weft_inspect_part(list, ranks[i]);
+        is_known = part != NULL;
+        in_job[i] = is_known ? part->source->dump.rank : 0;
+        is_other |= in_job[i] != ranks[i];
+    }
+    text[0] = '\0';
+    if (is_known && is_other) {
+        snprintf(text, INSPECT_WORDS_LEN + 16, " (%s of the job)",
+                 weft_inspect_ranks(in_job, count, words));
+    }
+    free(in_job);
+    return text;
+}
+
+char *weft_inspect_name(const struct inspect_list *list, const uint32_t *ranks, size_t count)
+{
+    char words[INSPECT_WORDS_LEN], in_job[INSPECT_WORDS_LEN + 16];
+    name_in_job(list, ranks, count, in_job);
+    if (count == list->ranks && count > 1) {
+        return weft_cli_format("all %zu ranks%s", count, in_job);
+    }
+    return weft_cli_format("rank%s %s%s", count == 1 ? "" : "s",
+                           weft_inspect_ranks(ranks, count, words), in_job);
+}
+
+bool weft_inspect_is_renumbered(const struct inspect_list *list)
+{
     for (size_t at = 0; at < list->count; at++) {
-        sum += chosen[at];
+        const struct weft_dump *dump = &list->parts[at].source->dump;
+        if (list->parts[at].rank != dump->rank || list->ranks < dump->ranks) {
+            return true;
+        }
     }
-    return sum;
+    return false;
 }
 
-/* "rank 2", "ranks 0-1,3", "all 4 ranks" */
-static char *name_ranks(const struct inspect_list *list, const bool *chosen)
+static void name_message(const struct inspect_list *list, const struct weft_dump_entry *entry,
+                         char *text, size_t room)
 {
-    char text[INSPECT_WORDS_LEN];
-    size_t named = count_of(list, chosen);
-    if (named == list->ranks && named > 1) {
-        return weft_cli_format("all %zu ranks", named);
-    }
-    return weft_cli_format("rank%s %s", named == 1 ? "" : "s",
-                           weft_inspect_chosen(list, chosen, text));
-}
-
-static void name_message(const struct weft_dump_entry *entry, char *text, size_t room)
-{
-    char peer[32] = "any rank", tag[32] = "";
+    char peer[48] = "any rank", tag[32] = "";
+    const struct inspect_part *part = list != NULL ? weft_inspect_part(list, entry->peer) : NULL;
     bool is_from = entry->kind == WEFT_RECORD_RECV || entry->kind == WEFT_RECORD_CONTROL_RECV ||
                    entry->kind == WEFT_RECORD_GET || entry->kind == WEFT_RECORD_PROBE;
     bool is_tagged = entry->kind == WEFT_RECORD_SEND || entry->kind == WEFT_RECORD_RECV ||
@@ -127,6 +149,10 @@ static void name_message(const struct weft_dump_entry *entry, char *text, size_t
                      entry->kind == WEFT_RECORD_CONTROL_RECV || entry->kind == WEFT_RECORD_PROBE;
     if (entry->peer != WEFT_RECORD_ANY) {
         snprintf(peer, sizeof(peer), "rank %u", entry->peer);
+    }
+    if (part != NULL && part->source->dump.rank != entry->peer) {
+        snprintf(peer, sizeof(peer), "rank %u (%u of the job)", entry->peer,
+                 part->source->dump.rank);
     }
     if (is_tagged && entry->tag != WEFT_RECORD_ANY) {
         snprintf(tag, sizeof(tag), ", tag %u", entry->tag);
@@ -163,8 +189,8 @@ static void name_collective(const struct weft_dump_entry *entry, char *text, siz
              is_summed ? weft_redop_name((weft_redop_t)entry->op) : "", root);
 }
 
-const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbered,
-                              char text[INSPECT_WORDS_LEN])
+const char *weft_inspect_call(const struct inspect_list *list, const struct weft_dump_entry *entry,
+                              bool is_numbered, char text[INSPECT_WORDS_LEN])
 {
     char number[32] = "", rest[96] = "";
     if (entry->state == WEFT_DUMP_TORN) {
@@ -182,7 +208,7 @@ const char *weft_inspect_call(const struct weft_dump_entry *entry, bool is_numbe
     } else if (entry->kind == WEFT_RECORD_CONTROL_ALLGATHER) {
         snprintf(rest, sizeof(rest), " (%llu bytes)", (unsigned long long)entry->count);
     } else if (!weft_record_is_control(entry->kind)) {
-        name_message(entry, text, INSPECT_WORDS_LEN);
+        name_message(list, entry, text, INSPECT_WORDS_LEN);
         return text;
     }
     snprintf(text, INSPECT_WORDS_LEN, "%s%s%s", weft_record_kind_name(entry->kind), number, rest);
@@ -214,236 +240,4 @@ const char *weft_inspect_span(int64_t ns, char text[INSPECT_WORDS_LEN])
         snprintf(text, INSPECT_WORDS_LEN, "%.1f us", seconds * 1e6);
     }
     return text;
-}
-
-/* ---- sentences ---- */
-
-/* Grows a text that the caller owns. */
-static void say(char **text, char *more)
-{
-    char *whole = weft_cli_format("%s%s", *text != NULL ? *text : "", more);
-    free(*text);
-    free(more);
-    *text = whole;
-}
-
-static bool is_only(const struct inspect_finding *finding, const bool *ranks)
-{
-    return count_of(finding->list, ranks) == 1;
-}
-
-/* What those who have not come do instead. */
-static void say_doing(char **text, const struct inspect_finding *finding)
-{
-    const struct inspect_list *list = finding->list;
-    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN];
-    uint32_t said = 0;
-    for (size_t at = 0; at < list->count && said < SAID_MAX; at++) {
-        const struct inspect_part *part = &list->parts[at];
-        const struct weft_dump_entry *doing = &part->doing;
-        if (finding->kind != INSPECT_MISSING || !finding->ranks[at] || part->source->is_stopped) {
-            continue;
-        }
-        said++;
-        if (doing->state == WEFT_DUMP_GOING) {
-            say(text, weft_cli_format(" Rank %u has been in %s%s for %s.", part->rank,
-                                      weft_inspect_call(doing, true, call),
-                                      doing->comm != list->comm ? " of another communicator" : "",
-                                      weft_inspect_span((int64_t)part->source->dump.taken.real_ns -
-                                                            doing->began_ns,
-                                                        span)));
-        } else {
-            say(text, weft_cli_format(" Rank %u is in no call of Weft.", part->rank));
-        }
-    }
-}
-
-static void say_stopped(char **text, const struct inspect_list *list)
-{
-    uint32_t said = 0;
-    for (size_t at = 0; at < list->count && said < SAID_MAX; at++) {
-        const struct inspect_part *part = &list->parts[at];
-        if (part->source->is_stopped) {
-            say(text, weft_cli_format(" Rank %u (pid %u) is stopped.", part->rank,
-                                      part->source->dump.pid));
-            said++;
-        }
-    }
-}
-
-/* Whom those inside say that they wait for, ascending; [*count_p], owned by the caller. */
-static uint32_t *find_waited_for(const struct inspect_finding *finding, size_t *count_p)
-{
-    const struct inspect_list *list = finding->list;
-    uint32_t *ranks = weft_cli_alloc(list->count, sizeof(*ranks));
-    size_t said = 0;
-    for (size_t at = 0; at < list->count; at++) {
-        const struct weft_dump_entry *entry;
-        weft_inspect_state(&list->parts[at], finding->number, &entry);
-        if (entry != NULL && finding->ranks[at] && entry->waits_for < list->ranks) {
-            ranks[said++] = entry->waits_for;
-        }
-    }
-    *count_p = weft_inspect_sort(ranks, said);
-    return ranks;
-}
-
-static void say_waits_for(char **text, const struct inspect_finding *finding)
-{
-    char words[INSPECT_WORDS_LEN];
-    size_t count;
-    uint32_t *ranks = find_waited_for(finding, &count);
-    if (count > 1 && count == finding->list->ranks) {
-        say(text, weft_cli_format(" They wait for all %zu ranks.", count));
-    } else if (count > 0) {
-        say(text, weft_cli_format(" They wait for rank%s %s.", count == 1 ? "" : "s",
-                                  weft_inspect_ranks(ranks, count, words)));
-    }
-    free(ranks);
-}
-
-static char *missing_sentence(const struct inspect_finding *finding)
-{
-    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    const struct inspect_list *list = finding->list;
-    char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
-    char *text = weft_cli_format(
-        "%c%s %s not entered %s since %s; %s %s waited for %s.", absent[0] - 'a' + 'A', absent + 1,
-        is_only(finding, finding->ranks) ? "has" : "have",
-        weft_inspect_call(&finding->call, true, call), weft_inspect_clock(finding->since_ns, clock),
-        others, is_only(finding, finding->others) ? "has" : "have",
-        weft_inspect_span(finding->waited_ns, span));
-    free(absent);
-    free(others);
-    return text;
-}
-
-static char *mismatch_sentence(const struct inspect_finding *finding)
-{
-    char odd[INSPECT_WORDS_LEN], usual[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    const struct inspect_list *list = finding->list;
-    char *absent = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
-    char *text;
-    weft_inspect_call(&finding->call, true, odd);
-    weft_inspect_call(&finding->other, true, usual);
-    weft_inspect_clock(finding->since_ns, clock);
-    if (finding->kind == INSPECT_HISTORY) {
-        text =
-            weft_cli_format("%c%s made other calls than %s before %s, the oldest one recorded; a "
-                            "larger WEFT_RECORDER would show which.",
-                            absent[0] - 'a' + 'A', absent + 1, others, usual);
-    } else {
-        text = weft_cli_format(
-            "%c%s called %s where %s called %s%s, at %s.", absent[0] - 'a' + 'A', absent + 1, odd,
-            others, usual,
-            strcmp(odd, usual) == 0 ? " with other pieces, scale, algorithm or settings" : "",
-            clock);
-    }
-    free(absent);
-    free(others);
-    return text;
-}
-
-static char *stuck_sentence(const struct inspect_finding *finding)
-{
-    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    const struct inspect_list *list = finding->list;
-    char *inside = name_ranks(list, finding->ranks), *others = name_ranks(list, finding->others);
-    bool has_others = count_of(list, finding->others) > 0;
-    char *text = weft_cli_format(
-        "%c%s %s been inside %s for %s, since %s%s%s%s.", inside[0] - 'a' + 'A', inside + 1,
-        is_only(finding, finding->ranks) ? "has" : "have",
-        weft_inspect_call(&finding->call, true, call), weft_inspect_span(finding->waited_ns, span),
-        weft_inspect_clock(finding->since_ns, clock), has_others ? "; " : "",
-        has_others ? others : "",
-        !has_others                         ? ""
-        : is_only(finding, finding->others) ? " has ended it"
-                                            : " have ended it");
-    free(inside);
-    free(others);
-    return text;
-}
-
-static char *message_sentence(const struct inspect_finding *finding)
-{
-    char call[INSPECT_WORDS_LEN], span[INSPECT_WORDS_LEN], clock[INSPECT_WORDS_LEN];
-    char *rank = name_ranks(finding->list, finding->ranks);
-    char *text = weft_cli_format("%c%s has been in %s for %s, since %s.", rank[0] - 'a' + 'A',
-                                 rank + 1, weft_inspect_call(&finding->call, false, call),
-                                 weft_inspect_span(finding->waited_ns, span),
-                                 weft_inspect_clock(finding->since_ns, clock));
-    free(rank);
-    return text;
-}
-
-static void say_unknown(char **text, const struct inspect_list *list)
-{
-    char words[INSPECT_WORDS_LEN];
-    size_t count;
-    uint32_t *ranks = weft_inspect_pick(list, NULL, &count);
-    if (count < list->ranks) {
-        say(text, weft_cli_format(" There is no recording of rank%s %s.",
-                                  list->ranks - count == 1 ? "" : "s",
-                                  weft_inspect_gaps(ranks, count, list->ranks, words)));
-    }
-    free(ranks);
-}
-
-static void say_completed(char **text, const struct inspect_list *list)
-{
-    int64_t completed = weft_inspect_completed(list);
-    say(text, completed < 0
-                  ? weft_cli_format(" No operation was ended by all recorded ranks.")
-                  : weft_cli_format(" The last one that all recorded ranks ended is #%lld.",
-                                    (long long)completed));
-}
-
-char *weft_inspect_sentence(const struct inspect_finding *finding, bool is_only_comm)
-{
-    char *text;
-    switch (finding->kind) {
-    case INSPECT_MISMATCH:
-    case INSPECT_HISTORY:
-        text = mismatch_sentence(finding);
-        break;
-    case INSPECT_MISSING:
-        text = missing_sentence(finding);
-        break;
-    case INSPECT_STUCK:
-        text = stuck_sentence(finding);
-        say_waits_for(&text, finding);
-        break;
-    default:
-        text = message_sentence(finding);
-    }
-    say_doing(&text, finding);
-    say_stopped(&text, finding->list);
-    if (finding->kind != INSPECT_MESSAGE) {
-        say_unknown(&text, finding->list);
-        say_completed(&text, finding->list);
-    }
-    if (!is_only_comm) {
-        say(&text, weft_cli_format(" (Communicator %016llx of %u ranks.)",
-                                   (unsigned long long)finding->list->comm, finding->list->ranks));
-    }
-    return text;
-}
-
-char *weft_inspect_all_is_well(const struct inspect_case *it)
-{
-    const struct inspect_list *longest = NULL;
-    for (size_t i = 0; i < it->list_count; i++) {
-        if (longest == NULL ||
-            weft_inspect_reached(&it->lists[i]) > weft_inspect_reached(longest)) {
-            longest = &it->lists[i];
-        }
-    }
-    int64_t completed = longest != NULL ? weft_inspect_completed(longest) : -1;
-    if (completed < 0) {
-        return weft_cli_format("No divergence: nobody waits%s.",
-                               it->is_failed ? "" : " for more than a second");
-    }
-    return weft_cli_format(
-        "No divergence: all recorded ranks have ended #%lld, and nobody waits%s.",
-        (long long)completed, it->is_failed ? "" : " for more than a second");
 }

@@ -342,7 +342,8 @@ weft_status_t weft_put_signal(weft_comm_t comm, const weft_mem_t *mem, size_t of
                               size_t signal_offset, uint64_t add);
 /* Waits until the word, which lies in memory registered here (not checked), is at least `value`.
  * ERR_TIMEOUT at timeout_ms (the communicator goes on); with WEFT_NO_LIMIT at the communicator's
- * deadline, which ends it. */
+ * deadline, which ends it. ERR_PEER: all other ranks have closed or died; as long as one is left it
+ * waits. */
 weft_status_t weft_wait_signal(weft_comm_t comm, const uint64_t *signal, uint64_t value,
                                uint32_t timeout_ms);
 /* What this rank puts to a rank after the fence is there only after what it put before. */

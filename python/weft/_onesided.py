@@ -58,7 +58,8 @@ class OneSided:
 
     def wait_signal(self, signal: Any, value: int, index: int = 0, timeout: Optional[float] = None) -> None:
         """Waits until word `index` of an array of 64-bit integers, registered here, is at least value. StillRunning
-        after timeout seconds; without one, DeadlineError at the communicator's deadline, which ends it."""
+        after timeout seconds; without one, DeadlineError at the communicator's deadline, which ends it. PeerError when
+        all other ranks have closed or died."""
         address, count, kind, keep = describe(signal, True)
         index = _checks.integer("wait_signal", "index", index, 0, _checks.LEN_MAX)
         value = _checks.integer("wait_signal", "value", value, 0, U64_MAX)

@@ -75,6 +75,7 @@ static weft_status_t write_file(const char *path, const void *bytes, size_t len)
 struct reason {
     enum weft_record_reason reason;
     weft_status_t status;
+    uint32_t blamed; /* of the job, or NO_RANK */
     const char *text;
 };
 
@@ -92,6 +93,7 @@ static struct weft_recording *copy_recorder(struct weft_job *job, const struct r
     weft_recorder_copy(&job->recorder, copy);
     copy->head.reason = reason->reason;
     copy->head.status = reason->status;
+    copy->head.blamed = reason->blamed < job->self.ranks ? reason->blamed + 1 : 0;
     snprintf(copy->head.text, sizeof(copy->head.text), "%s", reason->text);
     weft_wire_dump_seal(copy, len);
     *len_p = len;
@@ -110,7 +112,8 @@ static bool name_file(const struct weft_job *job, const char *folder, char *path
 /* Somebody has asked for it, and waits in this call as long as it takes. */
 static weft_status_t dump(struct weft_comm *comm, const char *path)
 {
-    const struct reason asked = {.reason = WEFT_RECORD_ASKED, .text = ""};
+    const struct reason asked = {
+        .reason = WEFT_RECORD_ASKED, .blamed = WEFT_WIRE_NO_RANK, .text = ""};
     const struct weft_record_call call = {
         .comm = comm->id, .what = weft_record_what(WEFT_RECORD_DUMP, WEFT_U8, 0, 0, 0)};
     struct weft_job *job = comm->job;
@@ -282,9 +285,12 @@ static void begin_writing(struct weft_job *job, const struct reason *reason, con
     job->writer = writer;
 }
 
-void weft_comm_dump_failure(struct weft_job *job, weft_status_t status, const char *text)
+void weft_comm_dump_failure(struct weft_job *job, const struct weft_control_failure *failure)
 {
-    const struct reason failed = {.reason = WEFT_RECORD_FAILED, .status = status, .text = text};
+    const struct reason failed = {.reason = WEFT_RECORD_FAILED,
+                                  .status = failure->status,
+                                  .blamed = failure->rank,
+                                  .text = failure->text};
     const char *folder = job->params.text[WEFT_PARAM_DUMP];
     uint64_t now_ns = weft_clock_ns();
     if (!atomic_load(&job->is_recorded) || job->recorder.image == NULL) {

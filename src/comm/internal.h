@@ -34,7 +34,7 @@ void weft_comm_record_open(struct weft_comm *comm);
 void weft_comm_record_close(struct weft_comm *comm);
 uint64_t weft_comm_record_closing(struct weft_comm *comm); /* it begins; the record, 0: none */
 /* (dump.c) A communicator has failed; under the engine's lock. */
-void weft_comm_dump_failure(struct weft_job *job, weft_status_t status, const char *text);
+void weft_comm_dump_failure(struct weft_job *job, const struct weft_control_failure *failure);
 void weft_comm_dump_leave(struct weft_job *job); /* the job ends: its file is waited for a little */
 /* (messages.c) What messages need, once the control plane stands; little is done before the first. */
 weft_status_t weft_comm_messages_open(struct weft_job *job);

@@ -42,13 +42,14 @@ static bool reaches(struct weft_control_observer *observer, uint32_t rank, bool 
     return weft_p2p_reaches(job_of(observer)->p2p, rank, is_alive_p);
 }
 
-static void ended(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
-                  const char *text)
+static void ended(struct weft_control_observer *observer,
+                  const struct weft_control_failure *failure)
 {
     struct weft_p2p *p2p = job_of(observer)->p2p;
-    weft_comm_dump_failure(job_of(observer), status, text); /* before anybody returns with it */
-    weft_p2p_ended(p2p, channel, status, text);
-    weft_p2p_ended(p2p, channel ^ WEFT_COMM_COLLECTIVE, status, text);
+    uint64_t channel = failure->channel;
+    weft_comm_dump_failure(job_of(observer), failure); /* before anybody returns with it */
+    weft_p2p_ended(p2p, channel, failure->status, failure->text);
+    weft_p2p_ended(p2p, channel ^ WEFT_COMM_COLLECTIVE, failure->status, failure->text);
 }
 
 /* ---- from p2p to the control plane ---- */

@@ -142,8 +142,9 @@ void weft_control_channel_end_by(struct weft_control_channel *channel,
         weft_control_shrink_abort(channel, channel->text);
     }
     if (channel->control->observer != NULL) {
-        channel->control->observer->ended(channel->control->observer, channel->id, status,
-                                          channel->text);
+        const struct weft_control_failure failure = {
+            .channel = channel->id, .status = status, .rank = notice->rank, .text = channel->text};
+        channel->control->observer->ended(channel->control->observer, &failure);
     }
     while (!weft_list_is_empty(&channel->aborts)) {
         struct weft_list *node = channel->aborts.next;

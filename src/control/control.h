@@ -136,6 +136,14 @@ struct weft_control_nic {
     uint32_t prefix_len;
 };
 
+/* What ended a channel, or is to. */
+struct weft_control_failure {
+    uint64_t channel;
+    weft_status_t status;
+    uint32_t rank; /* of the job, or NO_RANK */
+    const char *text;
+};
+
 struct weft_control_observer {
     /* rank `from` called us with these bytes */
     void (*called)(struct weft_control_observer *observer, uint32_t from, const uint8_t *payload,
@@ -144,8 +152,8 @@ struct weft_control_observer {
     void (*gone)(struct weft_control_observer *observer, uint32_t rank, weft_status_t status,
                  const char *text);
     /* a channel has ended */
-    void (*ended)(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
-                  const char *text);
+    void (*ended)(struct weft_control_observer *observer,
+                  const struct weft_control_failure *failure);
     /* Its control connection is dead; may messages still reach it by other ways? *is_alive_p: they do, as far
      * as is known; else it is being tried. */
     bool (*reaches)(struct weft_control_observer *observer, uint32_t rank, bool *is_alive_p);
@@ -161,12 +169,6 @@ bool weft_control_call(struct weft_control *control, uint32_t to, const void *pa
 bool weft_control_is_gone(const struct weft_control *control, uint32_t rank);
 /* Something failed on the channel with this id: the coordinator is asked to tell all its members, and
  * us. is_final: its word did not come back in time, so it ends here and now. */
-struct weft_control_failure {
-    uint64_t channel;
-    weft_status_t status;
-    uint32_t rank; /* of the job, or NO_RANK */
-    const char *text;
-};
 void weft_control_fail(struct weft_control *control, const struct weft_control_failure *failure,
                        bool is_final);
 

@@ -5,7 +5,8 @@
  * somebody waits for an answer to are answered by BYE, too.
  *
  * A member without a link hears nothing. So a receive that has waited for a while asks, once for each rank: with
- * the question there is a link. It is kept like any early frame where the communicator is not open yet.
+ * the question there is a link. It is kept like any early frame where the communicator is not open yet. Who waits for
+ * anybody's message or signal asks one of them.
  */
 #include "p2p/internal.h"
 
@@ -133,14 +134,37 @@ void weft_p2p_bye_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer
     }
     end_all(comm, peer, rank);
     weft_p2p_fail_of_anybody(comm);
+    weft_p2p_ask(comm); /* who waited for anybody: the next one */
+}
+
+static void ask(struct weft_p2p_comm *comm, uint32_t rank)
+{
+    struct weft_p2p_peer *peer = weft_p2p_comm_peer(comm, rank);
+    if (!comm->states[rank].is_asked && peer != NULL && is_within_reach(peer)) {
+        comm->states[rank].is_asked = true;
+        say(peer, comm->id, QUESTION);
+    }
+}
+
+/* Somebody is left as long as one is: only the first behind us is asked, so that who waits for anybody costs one
+ * link, and the next one when that has closed. */
+void weft_p2p_ask_anybody(struct weft_p2p_comm *comm)
+{
+    for (uint32_t i = 1; i < comm->ranks; i++) {
+        uint32_t rank = (uint32_t)(((uint64_t)comm->rank + i) % comm->ranks);
+        if (!weft_p2p_has_left(comm, rank)) {
+            ask(comm, rank);
+            return;
+        }
+    }
 }
 
 /* Collectives have other ways to learn why nothing comes. */
-static bool is_worth_asking(const struct weft_request *request)
+static bool has_waited(const struct weft_request *request)
 {
-    return request->kind == REQUEST_RECV && request->deadline_ns != 0 && request->peer != NULL &&
-           !weft_list_is_empty(&request->receive.node) && is_within_reach(request->peer) &&
-           !request->comm->states[request->rank].is_asked;
+    return request->deadline_ns != 0 &&
+           (request->kind == REQUEST_SIGNAL ||
+            (request->kind == REQUEST_RECV && !weft_list_is_empty(&request->receive.node)));
 }
 
 void weft_p2p_ask(struct weft_p2p_comm *comm)
@@ -149,9 +173,10 @@ void weft_p2p_ask(struct weft_p2p_comm *comm)
     while (comm->channel == comm->id && node != &comm->active) {
         struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, active);
         node = node->next;
-        if (is_worth_asking(request)) {
-            comm->states[request->rank].is_asked = true;
-            say(request->peer, comm->id, QUESTION);
+        if (has_waited(request) && request->rank == WEFT_MATCH_ANY) {
+            weft_p2p_ask_anybody(comm);
+        } else if (has_waited(request) && request->peer != NULL) {
+            ask(comm, request->rank);
         }
     }
 }

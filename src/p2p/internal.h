@@ -324,8 +324,9 @@ void weft_p2p_sink(struct weft_p2p_peer *peer, const struct weft_wire_data *fram
 bool weft_p2p_end_if_gone(struct weft_request *request);
 void weft_p2p_bye_arrived(struct weft_p2p_comm *comm, struct weft_p2p_peer *peer,
                           const struct weft_wire_data *frame);
-/* Receives have waited: have their ranks closed, and could not say so? */
+/* Receives and signals have waited: have their ranks closed, and could not say so? */
 void weft_p2p_ask(struct weft_p2p_comm *comm);
+void weft_p2p_ask_anybody(struct weft_p2p_comm *comm);
 
 /* ---- peers.c ---- */
 /* The communicator's rank of a peer; NO_RANK: not a member. */
@@ -342,8 +343,11 @@ void weft_p2p_fail_going(struct weft_p2p *p2p);
 /* Have all other ranks of the communicator closed or died? */
 #define WEFT_P2P_ALONE "all other ranks of the communicator have closed or died"
 bool weft_p2p_is_alone(const struct weft_p2p_comm *comm);
-/* Receives and probes of anybody, where nobody is left. */
+/* It has closed or died, and what it sent before was taken. */
+bool weft_p2p_has_left(const struct weft_p2p_comm *comm, uint32_t rank);
+/* Receives, probes and signals of anybody, where nobody is left. */
 void weft_p2p_fail_of_anybody(struct weft_p2p_comm *comm);
+void weft_p2p_fail_of_anybody_everywhere(struct weft_p2p *p2p);
 void weft_p2p_replies_free(struct weft_list *list);
 struct weft_p2p_peer *weft_p2p_peer_of(struct weft_p2p *p2p, uint32_t job_rank);
 /* The peer of a communicator's rank; NULL: oneself, or (then status is set) no memory. */

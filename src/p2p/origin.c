@@ -243,15 +243,17 @@ void weft_p2p_signals_check(struct weft_p2p *p2p)
 
 static void begin_local(struct weft_request *request)
 {
-    struct weft_p2p *p2p = request->comm->p2p;
+    struct weft_p2p_comm *comm = request->comm; /* one that is done is its owner's */
+    struct weft_p2p *p2p = comm->p2p;
     if (request->kind == REQUEST_SIGNAL) {
         weft_list_append(&p2p->signals, &request->node);
         weft_p2p_request_list(request);
         weft_p2p_signals_check(p2p);
-    } else if (request->comm->gets_open == 0) {
+        weft_p2p_fail_of_anybody(comm);
+    } else if (comm->gets_open == 0) {
         weft_p2p_request_end(request, WEFT_OK, "");
     } else {
-        weft_list_append(&request->comm->quiets, &request->node);
+        weft_list_append(&comm->quiets, &request->node);
         weft_p2p_request_list(request);
     }
 }

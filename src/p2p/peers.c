@@ -152,12 +152,19 @@ static void fail_list(struct weft_list *list, size_t offset, const struct weft_p
     }
 }
 
-static bool are_all_gone(const struct weft_p2p_comm *comm)
+bool weft_p2p_has_left(const struct weft_p2p_comm *comm, uint32_t rank)
 {
     const struct weft_p2p_spec *spec = &comm->p2p->spec;
+    uint32_t job_rank = weft_p2p_job_rank(comm, rank);
+    const struct weft_p2p_peer *peer = comm->p2p->peers[job_rank];
+    return comm->states[rank].is_closed ||
+           (spec->is_gone(spec->context, job_rank) && (peer == NULL || !peer->is_going));
+}
+
+static bool are_all_gone(const struct weft_p2p_comm *comm)
+{
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        if (rank != comm->rank && !comm->states[rank].is_closed &&
-            !spec->is_gone(spec->context, weft_p2p_job_rank(comm, rank))) {
+        if (rank != comm->rank && !weft_p2p_has_left(comm, rank)) {
             return false;
         }
     }
@@ -182,6 +189,41 @@ bool weft_p2p_is_alone(const struct weft_p2p_comm *comm)
     return (comm->p2p->has_gone || comm->closed_count > 0) && comm->ranks > 1 && are_all_gone(comm);
 }
 
+/* Are there signals whose puts have come, but not landed? */
+static bool has_held(const struct weft_p2p_comm *comm)
+{
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        const struct weft_p2p_peer *peer = comm->p2p->peers[weft_p2p_job_rank(comm, rank)];
+        if (peer != NULL && !weft_list_is_empty(&peer->held)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Words may have been written directly until the last of them left. */
+static void fail_signals(const struct weft_p2p_comm *comm)
+{
+    struct weft_p2p *p2p = comm->p2p;
+    struct weft_list *node;
+    char text[WEFT_P2P_TEXT];
+    if (weft_list_is_empty(&p2p->signals) || has_held(comm)) {
+        return; /* … and once those have landed this is asked again */
+    }
+    weft_p2p_signals_check(p2p);
+    for (node = p2p->signals.next; node != &p2p->signals;) {
+        struct weft_request *request = WEFT_CONTAINER_OF(node, struct weft_request, node);
+        node = node->next;
+        if (request->comm == comm) {
+            snprintf(text, sizeof(text),
+                     WEFT_P2P_ALONE ": the signal is %llu, and stays below %llu",
+                     (unsigned long long)atomic_load_explicit(request->word, memory_order_relaxed),
+                     (unsigned long long)request->value);
+            weft_p2p_request_end(request, WEFT_ERR_PEER, text);
+        }
+    }
+}
+
 void weft_p2p_fail_of_anybody(struct weft_p2p_comm *comm)
 {
     struct weft_match_receive *receive;
@@ -199,9 +241,10 @@ void weft_p2p_fail_of_anybody(struct weft_p2p_comm *comm)
         weft_p2p_request_end(WEFT_CONTAINER_OF(node, struct weft_request, node), WEFT_ERR_PEER,
                              WEFT_P2P_ALONE);
     }
+    fail_signals(comm);
 }
 
-static void fail_everywhere(struct weft_p2p *p2p)
+void weft_p2p_fail_of_anybody_everywhere(struct weft_p2p *p2p)
 {
     for (struct weft_list *node = p2p->comms.next; node != &p2p->comms; node = node->next) {
         weft_p2p_fail_of_anybody(WEFT_CONTAINER_OF(node, struct weft_p2p_comm, node));
@@ -333,7 +376,7 @@ void weft_p2p_gone(struct weft_p2p *p2p, uint32_t rank, weft_status_t status, co
     if (p2p->peers[rank] != NULL) { /* who comes to know it later asks */
         mark_going(p2p->peers[rank], status, text);
     } else {
-        fail_everywhere(p2p);
+        weft_p2p_fail_of_anybody_everywhere(p2p);
     }
 }
 

@@ -54,6 +54,9 @@ weft_status_t weft_p2p_wait_signal(struct weft_p2p_comm *comm, const uint64_t *s
         weft_engine_lock(comm->p2p->engine);
         weft_engine_run_tasks(comm->p2p->engine); /* its beginning may wait there still */
         weft_p2p_request_end(request, WEFT_OK, "");
+        if (timeout_ms > 0) { /* who waits again and again, a little each time, has waited too */
+            weft_p2p_ask_anybody(comm);
+        }
         weft_engine_unlock(comm->p2p->engine);
         weft_p2p_request_give(comm->p2p, request);
         return weft_fail(WEFT_ERR_TIMEOUT, "the signal is below %llu after %u ms",

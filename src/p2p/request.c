@@ -285,7 +285,7 @@ void weft_p2p_request_list(struct weft_request *request)
 
 static void describe(const struct weft_request *request, char *text, size_t room)
 {
-    char name[128];
+    char name[128], part[64] = "";
     if (request->rank == WEFT_MATCH_ANY) {
         snprintf(name, sizeof(name), "no rank");
     } else {
@@ -293,20 +293,21 @@ static void describe(const struct weft_request *request, char *text, size_t room
     }
     switch (request->kind) {
     case REQUEST_SEND:
-        snprintf(
-            text, room,
-            "%s has not taken a message of %zu bytes with tag %u within %llu ms (%llu bytes went)",
-            name, request->len, request->tag, (unsigned long long)request->timeout_ms,
-            (unsigned long long)request->moved);
+        if (request->len > 0) {
+            snprintf(part, sizeof(part), " (%llu bytes went)", (unsigned long long)request->moved);
+        }
+        snprintf(text, room, "%s has not taken a message of %zu bytes with tag %u within %llu ms%s",
+                 name, request->len, request->tag, (unsigned long long)request->timeout_ms, part);
         break;
     case REQUEST_RECV:
-        snprintf(
-            text, room,
-            "%s has%s sent what a receive of up to %zu bytes waits for within %llu ms (%llu of "
-            "%llu bytes came)",
-            name, request->rank == WEFT_MATCH_ANY ? "" : " not", request->len,
-            (unsigned long long)request->timeout_ms, (unsigned long long)request->moved,
-            (unsigned long long)request->total);
+        if (request->total > 0) { /* else nothing was announced */
+            snprintf(part, sizeof(part), " (%llu of %llu bytes came)",
+                     (unsigned long long)request->moved, (unsigned long long)request->total);
+        }
+        snprintf(text, room,
+                 "%s has%s sent what a receive of up to %zu bytes waits for within %llu ms%s", name,
+                 request->rank == WEFT_MATCH_ANY ? "" : " not", request->len,
+                 (unsigned long long)request->timeout_ms, part);
         break;
     case REQUEST_SIGNAL:
         snprintf(text, room,

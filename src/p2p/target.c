@@ -76,6 +76,7 @@ static bool is_due(const struct weft_p2p_peer *peer, const struct weft_wire_data
 void weft_p2p_held_check(struct weft_p2p_peer *peer)
 {
     struct weft_list *node;
+    bool is_news = false;
     while ((node = weft_list_take(&peer->held)) != NULL) {
         struct weft_p2p_reply *held = WEFT_CONTAINER_OF(node, struct weft_p2p_reply, node);
         if (!is_due(peer, &held->frame)) {
@@ -84,6 +85,10 @@ void weft_p2p_held_check(struct weft_p2p_peer *peer)
         }
         apply(peer, &held->frame);
         free(held);
+        is_news = true;
+    }
+    if (is_news && !weft_list_is_empty(&peer->p2p->signals)) { /* it may have closed since */
+        weft_p2p_fail_of_anybody_everywhere(peer->p2p);
     }
 }
 

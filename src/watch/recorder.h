@@ -116,7 +116,7 @@ struct weft_record_head {
     uint64_t opened_ticks, opened_ns, opened_real_ns;
     uint64_t taken_ticks, taken_ns, taken_real_ns; /* of a dump */
     uint32_t status;                               /* FAILED: how, and the words for it */
-    uint32_t zero;
+    uint32_t blamed; /* FAILED: the rank that the verdict names, + 1; 0: none */
     char host[WEFT_RECORD_HOST_LEN];
     char text[WEFT_RECORD_TEXT_LEN];
     _Alignas(64) _Atomic uint64_t next; /* index */

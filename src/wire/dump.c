@@ -97,7 +97,7 @@ weft_status_t weft_wire_dump_open(const void *bytes, size_t len,
     const uint8_t *at = bytes;
     weft_status_t status = check_shape(at, len);
     struct weft_dump it;
-    uint32_t reason, ended;
+    uint32_t reason, ended, blamed;
     if (status != WEFT_OK) {
         return status;
     }
@@ -107,14 +107,16 @@ weft_status_t weft_wire_dump_open(const void *bytes, size_t len,
     read_head(at, now, &it);
     reason = get_u32(at + HEAD_AT(reason));
     ended = get_u32(at + HEAD_AT(status));
+    blamed = get_u32(at + HEAD_AT(blamed));
     if (reason > WEFT_RECORD_FAILED || (reason == WEFT_RECORD_LIVE) != (now != NULL) ||
         ended > STATUS_MAX || it.ranks == 0 || it.ranks > WEFT_RANKS_MAX || it.rank >= it.ranks ||
-        it.name_count > WEFT_RECORD_NAMES || it.taken.real_ns > INT64_MAX ||
+        blamed > it.ranks || it.name_count > WEFT_RECORD_NAMES || it.taken.real_ns > INT64_MAX ||
         it.opened.real_ns > INT64_MAX) {
         return weft_fail(WEFT_ERR_PROTOCOL, "its head is damaged");
     }
     it.reason = (enum weft_record_reason)reason;
     it.status = (weft_status_t)ended;
+    it.blamed = blamed > 0 ? blamed - 1 : WEFT_RECORD_ANY;
     *dump_p = it;
     return WEFT_OK;
 }

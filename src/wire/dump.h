@@ -17,6 +17,7 @@ struct weft_dump {
     uint32_t epoch, rank, ranks, pid;
     enum weft_record_reason reason;
     weft_status_t status; /* FAILED */
+    uint32_t blamed;      /* FAILED: the rank that the verdict names; WEFT_RECORD_ANY: none */
     struct weft_recorder_time opened, taken;
     double ns_per_tick;
     uint32_t name_count;

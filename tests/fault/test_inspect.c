@@ -23,7 +23,7 @@
 #define OVER 2
 #define SAID_LEN 8192
 
-enum fault { OTHER_CALL, NEVER_COMES, IS_STOPPED, NO_CONTROL_CALL, NO_DUPLICATE };
+enum fault { OTHER_CALL, NEVER_COMES, IS_KILLED, IS_STOPPED, NO_CONTROL_CALL, NO_DUPLICATE };
 
 struct plan {
     enum fault fault;
@@ -33,11 +33,24 @@ struct plan {
 
 /* ---- ranks ---- */
 
+static weft_status_t allreduce_for_ever(weft_comm_t comm)
+{
+    static float in[10000], out[10000];
+    weft_status_t status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK; i++) {
+        status = weft_allreduce(comm, in, out, i % 3 == 0 ? 10000 : 10, WEFT_F32, WEFT_SUM, NULL);
+    }
+    return status;
+}
+
 static weft_status_t call_wrongly(weft_comm_t comm, const struct plan *plan, int rank,
                                   struct harness_shared *shared)
 {
     float in[8] = {0}, out[8];
     weft_comm_t copy;
+    if (plan->fault == IS_KILLED) { /* one of them, anywhere */
+        return allreduce_for_ever(comm);
+    }
     if (rank == ODD && plan->fault == OTHER_CALL) {
         return weft_broadcast(comm, in, out, 3, WEFT_F32, 0, NULL);
     }
@@ -60,7 +73,7 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     weft_comm_t comm;
     weft_status_t status;
     setenv("WEFT_TIMEOUT", plan->fault == NEVER_COMES ? "900ms" : "25s", 1);
-    if (plan->fault <= NEVER_COMES) {
+    if (plan->fault <= IS_KILLED) {
         setenv("WEFT_DUMP", plan->folder, 1);
     }
     status = messages_join(rank, shared, plan->path, 0, &comm);
@@ -181,6 +194,39 @@ static void a_rank_that_never_comes_is_named(void **state)
     for (size_t i = 0; i < MESSAGES_PATHS; i++) {
         check_files(NEVER_COMES, messages_paths[i],
                     "Rank 2 has not entered allreduce #3 (f32 x 8, sum) since ");
+    }
+}
+
+static void check_killed(const char *path, int victim)
+{
+    struct plan plan;
+    struct harness *harness;
+    char said[SAID_LEN], words[64];
+    open_plan(&plan, IS_KILLED, path);
+    harness = start(&plan);
+    atomic_store(&harness_shared(harness)->word[GO], 1);
+    messages_let_pass(5); /* so that it is in one of them, most of the time; right either way */
+    assert_harness(harness, harness_kill(harness, victim, SIGKILL));
+    assert_harness(harness, harness_wait(harness, MESSAGES_WAIT_MS));
+    inspect(plan.folder, NULL, said);
+    snprintf(words, sizeof(words), "The verdict names rank %d (ERR_PEER): rank %d (", victim,
+             victim);
+    if (strncmp(said, words, strlen(words)) != 0) {
+        fail_msg("over %s, does not begin with \"%s\": %s", path, words, said);
+    }
+    snprintf(words, sizeof(words), "3 recordings, none of rank %d.", victim);
+    assert_said(said, words);
+    harness_close(harness);
+    close_plan(&plan);
+}
+
+static void a_killed_rank_is_named_wherever_the_others_are(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MESSAGES_PATHS; i++) {
+        for (int victim = 0; victim < RANKS; victim++) {
+            check_killed(messages_paths[i], victim);
+        }
     }
 }
 
@@ -306,6 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_calls_another_collective_is_named),
         cmocka_unit_test(a_rank_that_never_comes_is_named),
+        cmocka_unit_test(a_killed_rank_is_named_wherever_the_others_are),
         cmocka_unit_test(a_rank_that_does_not_come_to_a_control_call_is_named),
         cmocka_unit_test(a_rank_that_does_not_come_to_duplicate_is_named),
         cmocka_unit_test(a_stopped_rank_is_seen_from_outside),

@@ -188,12 +188,11 @@ static void gone(struct weft_control_observer *observer, uint32_t rank, weft_sta
     (void)status;
 }
 
-static void ended(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
-                  const char *text)
+static void ended(struct weft_control_observer *observer,
+                  const struct weft_control_failure *failure)
 {
     (void)observer;
-    (void)channel;
-    FUZZ_CHECK(status != WEFT_OK && text != NULL);
+    FUZZ_CHECK(failure->status != WEFT_OK && failure->text != NULL);
 }
 
 static bool reaches(struct weft_control_observer *observer, uint32_t rank, bool *is_alive_p)

@@ -184,6 +184,7 @@ static int pass_a_deadline(int kind, int rank, struct harness_shared *shared)
         took_ns = harness_now_ns() - begin_ns;
         EXPECT(status == WEFT_ERR_TIMEOUT && request == NULL);
         EXPECT(strstr(weft_error_text(), "rank 1") != NULL);
+        EXPECT(strstr(weft_error_text(), "bytes came") == NULL); /* nothing was announced */
         EXPECT(took_ns >= UINT64_C(99000000) && took_ns < UINT64_C(10000000000));
         EXPECT(weft_comm_status(comm) != WEFT_OK);
         EXPECT(weft_send(comm, &byte, 1, 1, TAG, NULL) != WEFT_OK);

@@ -90,11 +90,10 @@ static void gone(struct weft_control_observer *observer, uint32_t rank, weft_sta
     snprintf(self->ended, sizeof(self->ended), "%s", text);
 }
 
-static void ended(struct weft_control_observer *observer, uint64_t channel, weft_status_t status,
-                  const char *text)
+static void ended(struct weft_control_observer *observer,
+                  const struct weft_control_failure *failure)
 {
-    (void)channel;
-    gone(observer, 0, status, text);
+    gone(observer, failure->rank, failure->status, failure->text);
 }
 
 static bool reaches(struct weft_control_observer *observer, uint32_t rank, bool *is_alive_p)

@@ -49,6 +49,7 @@ static void open_sample(struct sample *sample)
     weft_recorder_copy(&sample->recorder, sample->copy);
     sample->copy->head.reason = WEFT_RECORD_FAILED;
     sample->copy->head.status = WEFT_ERR_PEER;
+    sample->copy->head.blamed = 1 + 1;
     strcpy(sample->copy->head.text, "rank 1\ndied");
     weft_wire_dump_seal(sample->copy, LEN);
 }
@@ -72,6 +73,7 @@ static void what_was_recorded_comes_back(void **state)
     assert_int_equal(dump.rank, 2);
     assert_int_equal(dump.ranks, 4);
     assert_int_equal(dump.status, WEFT_ERR_PEER);
+    assert_int_equal(dump.blamed, 1);
     assert_string_equal(dump.host, "node7");
     assert_string_equal(dump.text, "rank 1?died");
     assert_true(weft_wire_dump_comm(&dump, 0, &comm));
