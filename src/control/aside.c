@@ -427,12 +427,13 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     look(WEFT_CONTAINER_OF(timer, struct weft_control_aside, timer)->control, now_ns);
 }
 
-void weft_control_aside_due(struct weft_control *control)
+bool weft_control_aside_due(struct weft_control *control)
 {
     struct weft_control_aside *aside = aside_of(control);
     if (aside != NULL && weft_list_is_empty(&aside->timer.node)) {
         weft_engine_timer_set(control->engine, &aside->timer, weft_clock_after_ms(SOON_MS));
     }
+    return aside != NULL;
 }
 
 void weft_control_aside_beat(struct weft_control *control, uint64_t now_ns)

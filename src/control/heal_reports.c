@@ -87,12 +87,14 @@ bool weft_control_heal_check(struct weft_control *control, uint32_t rank)
         !weft_heal_has_ended(control, rank)) {
         return false;
     }
+    if (weft_control_conn_to(control, rank) != NULL) {
+        weft_control_neighbour_ended(control, rank);
+        return true;
+    }
     weft_control_name_rank(control, rank, name, sizeof(name));
     snprintf(notice.text, sizeof(notice.text), "%s closed (its process has ended)", name);
-    if (weft_control_conn_to(control, rank) == NULL) { /* else we are about to see it */
-        control->is_out[rank] = 1;
-        weft_control_report(control, 0, &notice);
-    }
+    control->is_out[rank] = 1;
+    weft_control_report(control, 0, &notice);
     return true;
 }
 

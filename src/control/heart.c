@@ -39,7 +39,7 @@ struct weft_control_watch {
     uint64_t stopped_ns; /* when it was first seen stopped */
 };
 
-static void neighbour_ended(struct weft_control *control, uint32_t rank)
+void weft_control_neighbour_ended(struct weft_control *control, uint32_t rank)
 {
     struct weft_net_conn *conn;
     int unread = 1;
@@ -63,7 +63,7 @@ static void process_ended(struct weft_engine_source *source, uint32_t events)
     (void)events;
     weft_engine_remove(watch->control->engine, source);
     weft_fd_close(fd);
-    neighbour_ended(watch->control, watch->rank);
+    weft_control_neighbour_ended(watch->control, watch->rank);
 }
 
 /* Not needed for the first moments of a job, so they wait for the first beat. */
@@ -79,7 +79,7 @@ static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_c
     fd = (int)syscall(SYS_pidfd_open, conn->peer_pid, 0);
     if (fd < 0) {
         if (errno == ESRCH) {
-            neighbour_ended(watch->control, watch->rank);
+            weft_control_neighbour_ended(watch->control, watch->rank);
         }
         return; /* otherwise the end of the connection will have to do */
     }

@@ -289,8 +289,8 @@ enum weft_control_part weft_control_part_of(struct weft_control *control);
 bool weft_control_is_majority(uint32_t count, uint32_t of, bool has_lowest);
 
 /* ---- aside.c: words around one who stands still ---- */
-/* A report waits for its verdict. */
-void weft_control_aside_due(struct weft_control *control);
+/* A report waits for its verdict, and will be looked at again; false: no memory. */
+bool weft_control_aside_due(struct weft_control *control);
 /* With every heartbeat. */
 void weft_control_aside_beat(struct weft_control *control, uint64_t now_ns);
 /* Those above stand still: we judge in the coordinator's place. */
@@ -339,6 +339,8 @@ bool weft_control_heart_is_waking(struct weft_control *control);
 bool weft_control_heart_has_slept(struct weft_control *control);
 /* Who was not heard for so long has missed a beat. */
 uint64_t weft_control_heart_overdue_ns(const struct weft_control *control);
+/* The process of a neighbour has ended: what it said last is read. */
+void weft_control_neighbour_ended(struct weft_control *control, uint32_t rank);
 /* For a neighbour; owned by the caller; NULL: no memory. */
 struct weft_control_watch *weft_control_watch_open(struct weft_control *control, uint32_t rank);
 void weft_control_watch_close(struct weft_control_watch *watch);           /* NULL is fine */

@@ -177,9 +177,8 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
         weft_control_judge(control, comm, &verdict);
         return;
     }
-    is_kept = weft_control_heal_keep(control, comm, notice);
-    weft_control_aside_due(control);
-    if (control->is_top) {
+    is_kept = weft_control_heal_keep(control, comm, notice) && weft_control_aside_due(control);
+    if (control->is_top && is_kept) {
         return; /* not yet */
     }
     if (control->parent != NULL) {
