@@ -111,14 +111,6 @@ static bool is_above(const struct weft_control *control, const struct edge *edge
 
 /* ---- who stands still ---- */
 
-static bool is_stopped_here(const struct weft_control *control, uint32_t rank)
-{
-    const uint32_t *pid = control->table.pid;
-    bool is_known = ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
-    return is_known && weft_heal_is_near(control, rank) &&
-           weft_control_process_is_stopped((pid_t)pid[rank]);
-}
-
 /* Not before a beat of its is overdue: so one that was stood in for finds that it has slept. */
 static bool is_parent_still(struct weft_control *control)
 {
@@ -130,7 +122,7 @@ static bool is_parent_still(struct weft_control *control)
         return false;
     }
     return weft_control_watch_is_silent(control->parent_watch) ||
-           is_stopped_here(control, control->parent_rank);
+           weft_heal_is_stopped(control, control->parent_rank);
 }
 
 /* Its first word ends it, whatever we have found before. */
@@ -159,7 +151,7 @@ static uint32_t find_up(struct weft_control_aside *aside)
     aside->is_still[control->parent_rank] = STILL_OUT;
     do {
         up = weft_control_tree_up(&control->tree, aside->is_still, control->self.rank);
-        if (up == WEFT_WIRE_NO_RANK || !is_stopped_here(control, up)) {
+        if (up == WEFT_WIRE_NO_RANK || !weft_heal_is_stopped(control, up)) {
             return up;
         }
         aside->is_still[up] = STILL_OUT;
@@ -469,7 +461,7 @@ bool weft_control_aside_has_left(struct weft_control *control)
 
 bool weft_control_aside_is_needed(struct weft_control *control)
 {
-    return control->parent != NULL && is_stopped_here(control, control->parent_rank);
+    return control->parent != NULL && weft_heal_is_stopped(control, control->parent_rank);
 }
 
 void weft_control_aside_close(struct weft_control *control)

@@ -126,6 +126,14 @@ bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank)
     return is_known && weft_control_process_has_ended((pid_t)pid[rank], control->heal->lived_ticks);
 }
 
+bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank)
+{
+    const uint32_t *pid = control->table.pid;
+    bool is_known = ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
+    return is_known && weft_heal_is_near(control, rank) &&
+           weft_control_process_is_stopped((pid_t)pid[rank]);
+}
+
 weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
                              enum weft_wire_purpose purpose, struct weft_net_conn **conn_p,
                              bool *is_refused_p)
@@ -210,16 +218,25 @@ static bool is_open(const struct weft_control *control, uint32_t rank)
     return weft_heal_is_near(control, rank) || weft_heal_has_port(control, rank);
 }
 
-/* Who listens on this host and does not answer has slept so long that it finds out: see become_top(). */
+/* Who is there on this host and does not answer must have slept so long that it finds out: see become_top(). Who does not
+ * listen and runs has made no call yet. */
+static uint64_t patience_ms(const struct weft_control_heal *heal)
+{
+    const struct weft_control *control = heal->control;
+    if (!weft_heal_is_near(control, heal->target)) {
+        return !weft_heal_has_port(control, heal->target) ? CALLED_MS
+               : heal->is_target_refusing                 ? REFUSED_MS
+                                                          : FAR_MS;
+    }
+    return heal->attempt != NULL || weft_heal_is_stopped(control, heal->target)
+               ? weft_control_heart_overdue_ns(control) / WEFT_NS_PER_MS
+               : PATIENCE_MS;
+}
+
 static bool is_patience_over(const struct weft_control_heal *heal, uint64_t now_ns)
 {
-    uint64_t patience_ms = heal->attempt != NULL && weft_heal_is_near(heal->control, heal->target)
-                               ? weft_control_heart_overdue_ns(heal->control) / WEFT_NS_PER_MS
-                           : weft_heal_is_near(heal->control, heal->target)   ? PATIENCE_MS
-                           : !weft_heal_has_port(heal->control, heal->target) ? CALLED_MS
-                           : heal->is_target_refusing                         ? REFUSED_MS
-                                                                              : FAR_MS;
-    return now_ns - heal->target_ns >= patience_ms * WEFT_NS_PER_MS;
+    return now_ns - heal->target_ns >= PATIENCE_MS * WEFT_NS_PER_MS &&
+           now_ns - heal->target_ns >= patience_ms(heal) * WEFT_NS_PER_MS;
 }
 
 /* Of another host whose leader cannot be found nobody can. */

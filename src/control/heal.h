@@ -63,6 +63,8 @@ weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
                              bool *is_refused_p);
 /* A rank of this host: has its process ended? Where its number says nothing here, it has not. */
 bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank);
+/* The same: is it stopped? */
+bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank);
 /* The timer goes for what is due first. */
 void weft_heal_schedule(struct weft_control_heal *heal);
 
