@@ -15,7 +15,9 @@
 
 #define TICK_MS 100
 #define REDIAL_MS 1500 /* an attempt takes no longer: the path may be up again before the next */
-#define POOL_PER_SLOT 128
+#ifndef WEFT_LINK_POOL_PER_SLOT /* fuzzing takes less */
+#define WEFT_LINK_POOL_PER_SLOT 128
+#endif
 #define LATE_NS UINT64_C(1000000000) /* what came before its NIC lost its carrier is read by then */
 #define DARK_NS UINT64_C(3000000000) /* a NIC without carrier is let alone for so long */
 
@@ -35,7 +37,7 @@ weft_status_t weft_bundle_open(struct weft_link *link)
     struct weft_link_chunk *chunks;
     uint32_t count;
     bulk = bulk < links->share ? bulk : links->share;
-    count = (bulk + 1 < WEFT_LINK_SLOTS ? bulk + 1 : WEFT_LINK_SLOTS) * POOL_PER_SLOT;
+    count = (bulk + 1 < WEFT_LINK_SLOTS ? bulk + 1 : WEFT_LINK_SLOTS) * WEFT_LINK_POOL_PER_SLOT;
     chunks = calloc(count, sizeof(*chunks));
     if (bundle == NULL || chunks == NULL) {
         free(bundle);

@@ -20,8 +20,10 @@
 
 #include <netinet/in.h>
 
+#ifndef WEFT_LINK_KEEP /* fuzzing takes less */
 #define WEFT_LINK_KEEP                                                                             \
     ((size_t)256 << 10) /* least bytes of the keep: per link over tcp, or not up */
+#endif
 #define WEFT_LINK_CREDIT ((uint64_t)1 << 20)
 #define WEFT_LINK_SMALL 128   /* what keeping a message costs at least */
 #define WEFT_LINK_NICS 8      /* used at once */

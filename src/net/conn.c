@@ -287,7 +287,7 @@ static bool note_received(struct weft_net_conn *conn, ssize_t got)
     }
     if (got == 0) {
         lose(conn, WEFT_ERR_PEER, "closed the connection");
-    } else if (errno != EAGAIN) {
+    } else if (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
         lose_errno(conn, errno);
     }
     return false;

@@ -253,11 +253,12 @@ static weft_status_t decide(struct chooser *chooser)
     const char *algo = ask->algo != NULL ? ask->algo : "", *why;
     char name[WEFT_PLAN_NAME_LEN];
     weft_status_t status = weft_plan_algo_of(algo, ask->coll, name);
-    const struct weft_plan_builder *named = find(name), *rule;
+    const struct weft_plan_builder *named, *rule;
 
     if (status != WEFT_OK) {
-        return name_origin(ask, status);
+        return name_origin(ask, status); /* there is no name */
     }
+    named = find(name);
     /* a bare name of WEFT_ALGO is for the operations that it can do */
     if (named != NULL &&
         (does(chooser, named) || ask->is_demanded || weft_choose_is_meant(algo, ask->coll))) {

@@ -102,7 +102,7 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
     case 1:
         return trick(EAGAIN);
     case 2:
-        return trick(ENOBUFS);
+        return trick(roll(2) == 0 ? ENOBUFS : ENOMEM);
     default:
         return __real_send(fd, bytes, deign(len), flags);
     }
@@ -161,7 +161,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
     case 0:
         return trick(EINTR);
     case 1:
-        return trick(ENOBUFS);
+        return trick(roll(2) == 0 ? ENOBUFS : ENOMEM);
     default:
         break;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system gives a byte where many were asked for, or EAGAIN, EINTR, ENOBUFS, ECONNABORTED: none
- * of it may show. The executable is linked so that these calls come through here; what they do
+ * The system gives a byte where many were asked for, or EAGAIN, EINTR, ENOBUFS, ENOMEM,
+ * ECONNABORTED: none of it may show. The executable is linked so that these calls come through here; what they do
  * follows from a seed that is printed when a run fails.
  */
 #include <setjmp.h>
@@ -77,7 +77,7 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
     case 1:
         return trick(EAGAIN);
     case 2:
-        return trick(ENOBUFS);
+        return trick(roll(2) == 0 ? ENOBUFS : ENOMEM);
     case 3:
         return __real_send(fd, bytes, len, flags);
     default:

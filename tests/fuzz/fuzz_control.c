@@ -17,6 +17,8 @@
 #include "control/heal.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <sys/socket.h>
 
 #define RANKS_MAX 12
 #define MIDDLE 2
@@ -96,6 +98,29 @@ void __wrap_weft_heal_serve_local(struct weft_control_heal *heal);
 void __wrap_weft_heal_serve_local(struct weft_control_heal *heal)
 {
     heal->serve_ns = 0;
+}
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags);
+
+/* What the kernel says of a socket that is none, without asking it. */
+ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
+{
+    FUZZ_CHECK(fd == -1 && bytes != NULL && len > 0);
+    (void)flags;
+    errno = EBADF;
+    return -1;
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+
+/* The same. */
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+    FUZZ_CHECK(fd == -1 && value != NULL && len > 0);
+    (void)level;
+    (void)name;
+    errno = EBADF;
+    return -1;
 }
 
 /* ---- the rank ---- */

@@ -15,6 +15,16 @@
 #define TICKS 4000000000 /* of the CPU's counter: each is a nanosecond */
 #define BEGAN_NS UINT64_C(1700000000000000000)
 
+uint32_t __wrap_weft_wire_crc32c(uint32_t crc, const void *bytes, size_t len);
+
+/* Recordings hold together here: their checksum is fuzz_dump.c's affair, and would take a sixth of the time. */
+uint32_t __wrap_weft_wire_crc32c(uint32_t crc, const void *bytes, size_t len)
+{
+    (void)crc;
+    (void)bytes;
+    return (uint32_t)len;
+}
+
 struct bytes {
     const uint8_t *at;
     size_t len;
@@ -163,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct inspect_verdict verdict;
     if (nowhere == NULL) {
         nowhere = fopen("/dev/null", "we");
-        FUZZ_CHECK(nowhere != NULL);
+        FUZZ_CHECK(nowhere != NULL && setvbuf(nowhere, NULL, _IOFBF, 1 << 20) == 0);
     }
     for (unsigned count = 1 + next_byte(&from) % SOURCES_MAX; count > 0; count--) {
         next_source(&from, &input);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -234,6 +235,30 @@ static void what_cannot_be_written_is_said(void **state)
     close_scene(&scene);
 }
 
+/* The kernel would answer with a signal, which nobody here catches. */
+static void a_file_longer_than_it_may_be_is_an_error_and_no_signal(void **state)
+{
+    struct scene scene;
+    struct rlimit all, little;
+    struct stat facts;
+    weft_status_t status;
+    (void)state;
+    open_scene(&scene);
+    assert_int_equal(weft_dump(scene.comm, scene.path), WEFT_OK);
+    assert_int_equal(stat(scene.path, &facts), 0);
+    assert_int_equal(unlink(scene.path), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    little = (struct rlimit){.rlim_cur = (rlim_t)facts.st_size - 1, .rlim_max = all.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    status = weft_dump(scene.comm, scene.path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(status, WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_error_text(), "ulimit -f"));
+    assert_int_equal(count_files(&scene), 0);
+    assert_int_equal(weft_dump(scene.comm, scene.path), WEFT_OK);
+    close_scene(&scene);
+}
+
 static void a_failure_writes_the_file_before_calls_return(void **state)
 {
     struct scene scene;
@@ -284,6 +309,7 @@ int main(void)
         cmocka_unit_test(threads_that_write_the_same_file_do_not_disturb_each_other),
         cmocka_unit_test(what_is_no_file_is_not_replaced),
         cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(a_file_longer_than_it_may_be_is_an_error_and_no_signal),
         cmocka_unit_test(a_failure_writes_the_file_before_calls_return),
         cmocka_unit_test(no_secret_is_in_the_file),
     };

@@ -270,10 +270,10 @@ static void test_a_living_claimer_is_waited_for_while_another_dies(void **state)
     }
 }
 
-/* What a rank shows while it is between claim and publish: its message lies in a page that cannot
- * be read, so that the copy stops in a signal handler, which looks. */
+/* What a rank shows while it is between claim and publish: its message lies in a page that its file
+ * does not reach yet, so that the copy stops in a signal handler, which looks. */
 static struct {
-    uint8_t *page;
+    int fd;
     const struct weft_shm_port *inbox_of;
     uint32_t claiming;
     uint64_t tail;
@@ -284,7 +284,9 @@ static void look_and_go_on(int signal)
     (void)signal;
     stopped.claiming = atomic_load(&stopped.inbox_of->inbox.lines[0].claiming);
     stopped.tail = atomic_load(&stopped.inbox_of->inbox.header->tail);
-    mprotect(stopped.page, 4096, PROT_READ);
+    if (ftruncate(stopped.fd, 4096) != 0) {
+        _exit(1); /* it would stop there for ever */
+    }
 }
 
 static void test_who_claims_is_marked_until_it_has_published(void **state)
@@ -293,19 +295,23 @@ static void test_who_claims_is_marked_until_it_has_published(void **state)
     struct sigaction action = {.sa_handler = look_and_go_on}, before;
     struct pair pair;
     uint64_t tail;
+    void *page;
     (void)state;
     pair_open(&pair);
-    stopped.page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(stopped.page, MAP_FAILED);
+    stopped.fd = memfd_create("message", MFD_CLOEXEC);
+    assert_true(stopped.fd >= 0);
+    page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, stopped.fd, 0);
+    assert_ptr_not_equal(page, MAP_FAILED);
     stopped.inbox_of = shm_port(&pair.b);
     tail = atomic_load(&stopped.inbox_of->inbox.header->tail);
-    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
-    assert_int_equal(post_from(&pair.a, 1, &frame, stopped.page, NULL), WEFT_POST_SENT);
-    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_int_equal(sigaction(SIGBUS, &action, &before), 0);
+    assert_int_equal(post_from(&pair.a, 1, &frame, page, NULL), WEFT_POST_SENT);
+    assert_int_equal(sigaction(SIGBUS, &before, NULL), 0);
     assert_int_equal(stopped.tail, tail + 1);
     assert_int_equal(stopped.claiming, 1);
     assert_int_equal(atomic_load(&stopped.inbox_of->inbox.lines[0].claiming), 0);
-    munmap(stopped.page, 4096);
+    munmap(page, 4096);
+    close(stopped.fd);
     pair_close(&pair);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define ENTRIES 64
@@ -244,6 +245,29 @@ static void others_find_it_among_the_descriptors(void **state)
     assert_int_equal(weft_fd_count(), before);
 }
 
+/* The kernel would answer with a signal, which nobody here catches. */
+static void what_no_file_may_have_is_recorded_in_private_memory(void **state)
+{
+    unsigned before = weft_fd_count();
+    struct weft_recorder recorder;
+    struct weft_recording *copy;
+    struct rlimit all, little;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    little = (struct rlimit){.rlim_cur = weft_recording_len(16) - 1, .rlim_max = all.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    recorder = open_recorder(16);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(recorder.fd, -1);
+    assert_int_equal(weft_fd_count(), before);
+    weft_recorder_end(&recorder, record_one(&recorder, 7), WEFT_OK);
+    copy = copy_of(&recorder);
+    assert_true(is_whole(&copy->entry[0]) && is_as_recorded(&copy->entry[0]));
+    free(copy);
+    weft_recorder_close(&recorder);
+    assert_int_equal(weft_fd_count(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +279,7 @@ int main(void)
         cmocka_unit_test(copies_of_a_busy_ring_have_whole_lines),
         cmocka_unit_test(communicators_are_kept_after_their_end_while_there_is_room),
         cmocka_unit_test(others_find_it_among_the_descriptors),
+        cmocka_unit_test(what_no_file_may_have_is_recorded_in_private_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
