@@ -29,26 +29,6 @@
 
 enum { STILL_NOT, STILL_OUT, STILL_MUTE }; /* MUTE: it did not answer, and is not asked again */
 
-/* A connection beside the tree. */
-struct edge {
-    struct weft_list node;
-    uint32_t rank;
-    struct weft_net_conn *conn; /* owned */
-    uint64_t since_ns;
-    bool is_open;
-    bool is_ours; /* we made it */
-};
-
-struct weft_control_aside {
-    struct weft_control *control;
-    struct weft_engine_timer timer;
-    struct weft_list edges;
-    uint64_t around_ns;  /* since when words go around our parent; 0: they do not */
-    uint32_t up;         /* the next one above; NO_RANK: we stand in */
-    uint8_t *is_leaving; /* [ranks] */
-    uint8_t is_still[];  /* [ranks]: STILL_; is_leaving behind it */
-};
-
 static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns);
 
 static struct weft_control_aside *aside_of(struct weft_control *control)
@@ -65,12 +45,12 @@ static struct weft_control_aside *aside_of(struct weft_control *control)
     return aside;
 }
 
-static struct edge *edge_at(struct weft_list *node)
+static struct weft_control_edge *edge_at(struct weft_list *node)
 {
-    return WEFT_CONTAINER_OF(node, struct edge, node);
+    return WEFT_CONTAINER_OF(node, struct weft_control_edge, node);
 }
 
-static struct edge *find(struct weft_control_aside *aside, uint32_t rank)
+static struct weft_control_edge *find(struct weft_control_aside *aside, uint32_t rank)
 {
     for (struct weft_list *node = aside->edges.next; node != &aside->edges; node = node->next) {
         if (edge_at(node)->rank == rank) {
@@ -80,7 +60,8 @@ static struct edge *find(struct weft_control_aside *aside, uint32_t rank)
     return NULL;
 }
 
-static struct edge *find_by(struct weft_control_aside *aside, const struct weft_net_conn *conn)
+static struct weft_control_edge *find_by(struct weft_control_aside *aside,
+                                         const struct weft_net_conn *conn)
 {
     for (struct weft_list *node = aside->edges.next; node != &aside->edges; node = node->next) {
         if (edge_at(node)->conn == conn) {
@@ -92,11 +73,11 @@ static struct edge *find_by(struct weft_control_aside *aside, const struct weft_
 
 static bool is_open_to(struct weft_control_aside *aside, uint32_t rank)
 {
-    const struct edge *edge = find(aside, rank);
+    const struct weft_control_edge *edge = find(aside, rank);
     return edge != NULL && edge->is_open;
 }
 
-static void edge_close(struct edge *edge)
+static void edge_close(struct weft_control_edge *edge)
 {
     weft_list_remove(&edge->node);
     weft_net_conn_close(edge->conn);
@@ -104,7 +85,7 @@ static void edge_close(struct edge *edge)
 }
 
 /* Is this one above us? */
-static bool is_above(const struct weft_control *control, const struct edge *edge)
+static bool is_above(const struct weft_control *control, const struct weft_control_edge *edge)
 {
     return weft_control_tree_precedes(&control->tree, edge->rank, control->self.rank);
 }
@@ -160,7 +141,8 @@ static uint32_t find_up(struct weft_control_aside *aside)
 
 /* ---- connections ---- */
 
-static void tell_leaving(const struct weft_control *control, const struct edge *edge, uint32_t rank)
+static void tell_leaving(const struct weft_control *control, const struct weft_control_edge *edge,
+                         uint32_t rank)
 {
     struct weft_wire_frame frame = {
         .type = WEFT_WIRE_CLOSED, .src = control->self.rank, .dst = WEFT_WIRE_NO_RANK};
@@ -169,7 +151,7 @@ static void tell_leaving(const struct weft_control *control, const struct edge *
     weft_net_conn_send(edge->conn, &frame, bytes, sizeof(bytes));
 }
 
-static void greet(struct weft_control *control, struct edge *edge)
+static void greet(struct weft_control *control, struct weft_control_edge *edge)
 {
     edge->is_open = true;
     for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
@@ -185,10 +167,10 @@ static void greet(struct weft_control *control, struct edge *edge)
     }
 }
 
-static struct edge *edge_open(struct weft_control_aside *aside, uint32_t rank,
-                              struct weft_net_conn *conn)
+static struct weft_control_edge *edge_open(struct weft_control_aside *aside, uint32_t rank,
+                                           struct weft_net_conn *conn)
 {
-    struct edge *edge = calloc(1, sizeof(*edge));
+    struct weft_control_edge *edge = calloc(1, sizeof(*edge));
     if (edge != NULL) {
         edge->rank = rank;
         edge->conn = conn;
@@ -202,7 +184,7 @@ static void dial(struct weft_control_aside *aside, uint32_t rank)
 {
     struct weft_net_conn *conn = NULL;
     bool is_refused;
-    struct edge *edge;
+    struct weft_control_edge *edge;
     if (find(aside, rank) != NULL) {
         return;
     }
@@ -223,7 +205,7 @@ static void tidy(struct weft_control_aside *aside, uint64_t now_ns)
 {
     struct weft_list *node = aside->edges.next;
     while (node != &aside->edges) {
-        struct edge *edge = edge_at(node);
+        struct weft_control_edge *edge = edge_at(node);
         uint64_t patience_ms = weft_heal_is_near(aside->control, edge->rank) ? NEAR_MS : FAR_MS;
         bool is_mute = !edge->is_open && now_ns > edge->since_ns + patience_ms * WEFT_NS_PER_MS;
         node = node->next;
@@ -236,23 +218,14 @@ static void tidy(struct weft_control_aside *aside, uint64_t now_ns)
     }
 }
 
-void weft_control_aside_hello(struct weft_control *control, struct weft_net_conn *conn)
+void weft_control_aside_take(struct weft_control *control, struct weft_net_conn *conn)
 {
-    struct weft_control_aside *aside = control->start == NULL ? aside_of(control) : NULL;
-    struct edge *edge = NULL;
-    if (control->is_closing || aside == NULL || conn->peer_rank >= control->self.ranks ||
-        conn->peer_rank == control->self.rank || control->is_gone[conn->peer_rank]) {
-        weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "it starts or closes, or this rank was given up");
-        return;
-    }
-    edge = find(aside, conn->peer_rank);
+    struct weft_control_edge *edge = find(aside_of(control), conn->peer_rank);
     if (edge != NULL) { /* it comes again */
         edge_close(edge);
     }
-    weft_net_conn_watch(conn);
-    weft_net_conn_accept(conn);
     conn->tag = ROLE_ASIDE;
-    edge = edge_open(aside, conn->peer_rank, conn);
+    edge = edge_open(control->aside, conn->peer_rank, conn);
     if (edge == NULL) {
         weft_net_conn_close(conn);
         return;
@@ -260,9 +233,22 @@ void weft_control_aside_hello(struct weft_control *control, struct weft_net_conn
     greet(control, edge);
 }
 
+void weft_control_aside_hello(struct weft_control *control, struct weft_net_conn *conn)
+{
+    const struct weft_control_aside *aside = control->start == NULL ? aside_of(control) : NULL;
+    if (control->is_closing || aside == NULL || conn->peer_rank >= control->self.ranks ||
+        conn->peer_rank == control->self.rank || control->is_gone[conn->peer_rank]) {
+        weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "it starts or closes, or this rank was given up");
+        return;
+    }
+    weft_net_conn_watch(conn);
+    weft_net_conn_accept(conn);
+    weft_control_aside_take(control, conn);
+}
+
 void weft_control_aside_opened(struct weft_control *control, struct weft_net_conn *conn)
 {
-    struct edge *edge = find_by(control->aside, conn);
+    struct weft_control_edge *edge = find_by(control->aside, conn);
     if (edge->rank == conn->peer_rank) {
         greet(control, edge);
     } else { /* somebody else listens there now */
@@ -273,7 +259,7 @@ void weft_control_aside_opened(struct weft_control *control, struct weft_net_con
 
 void weft_control_aside_lost(struct weft_control *control, struct weft_net_conn *conn)
 {
-    struct edge *edge = find_by(control->aside, conn);
+    struct weft_control_edge *edge = find_by(control->aside, conn);
     if (!edge->is_open) {
         control->aside->is_still[edge->rank] = STILL_MUTE;
     }
@@ -302,7 +288,7 @@ bool weft_control_aside_is_leaving(const struct weft_control *control, uint32_t 
 void weft_control_aside_frame(struct weft_control *control, struct weft_net_conn *conn,
                               const struct weft_wire_frame *frame, const uint8_t *payload)
 {
-    struct edge *edge = find_by(control->aside, conn);
+    struct weft_control_edge *edge = find_by(control->aside, conn);
     switch (frame->type) {
     case WEFT_WIRE_REPORT:
     case WEFT_WIRE_VERDICT:

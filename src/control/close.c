@@ -6,7 +6,7 @@
 
 #define RESEND_MS 2000
 #define OWED_MS 500
-#define ASIDE_MS 600
+#define ASIDE_MS 1200  /* who else is below the stopped one has found out by then */
 #define ORPHANS_MS 400 /* orphans have found their next parent by then */
 
 void weft_control_close_list(struct weft_list *list)

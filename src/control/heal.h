@@ -40,6 +40,26 @@ struct weft_control_heal {
     uint64_t changed_ns, check_ns; /* somebody is gone since; look who has not come */
 };
 
+/* A connection beside the tree (aside.c). */
+struct weft_control_edge {
+    struct weft_list node;
+    uint32_t rank;
+    struct weft_net_conn *conn; /* owned */
+    uint64_t since_ns;
+    bool is_open;
+    bool is_ours; /* we made it */
+};
+
+struct weft_control_aside {
+    struct weft_control *control;
+    struct weft_engine_timer timer;
+    struct weft_list edges;
+    uint64_t around_ns;  /* since when words go around our parent; 0: they do not */
+    uint32_t up;         /* the next one above; NO_RANK: we stand in */
+    uint8_t *is_leaving; /* [ranks] */
+    uint8_t is_still[];  /* [ranks]: STILL_; is_leaving behind it */
+};
+
 static inline bool weft_heal_is_near(const struct weft_control *control, uint32_t rank)
 {
     return control->table.group_of[rank] == control->table.group_of[control->self.rank];
@@ -84,6 +104,10 @@ void weft_heal_reports_say(const struct weft_control *control, struct weft_net_c
 /* It is gone, and nobody saw how. */
 void weft_heal_absent(struct weft_control *control, uint32_t rank);
 void weft_heal_reports_close(struct weft_control_heal *heal);
+
+/* ---- aside.c ---- */
+/* One has come, and was let in. */
+void weft_control_aside_take(struct weft_control *control, struct weft_net_conn *conn);
 
 /* ---- heal_below.c ---- */
 /* Those whose time has come. */

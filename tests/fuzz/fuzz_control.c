@@ -177,12 +177,19 @@ static struct weft_control *control_open(struct weft_engine *engine,
 }
 
 /* A connection that says nothing and hears nothing: its socket is none. */
+static void is_empty(struct weft_engine_source *source, uint32_t events)
+{
+    (void)source;
+    (void)events;
+}
+
 static struct weft_net_conn *conn_open(struct weft_control *control, uint32_t rank,
                                        enum weft_control_role role)
 {
     struct weft_net_conn *conn = calloc(1, sizeof(*conn));
     FUZZ_CHECK(conn != NULL);
     conn->source.fd = -1;
+    conn->source.ready = is_empty;
     conn->engine = control->engine;
     conn->ops = &weft_control_conn_ops;
     conn->owner = control;
@@ -340,7 +347,7 @@ static void take_frames(struct weft_control *control, struct source *source)
 /* The nth of its connections; NULL: it has none. */
 static struct weft_net_conn *pick_conn(struct weft_control *control, uint8_t number)
 {
-    struct weft_net_conn *conns[2 * RANKS_MAX + 3];
+    struct weft_net_conn *conns[2 * RANKS_MAX + 4];
     struct weft_control_heal *heal = control->heal;
     uint32_t count = 0;
     if (control->parent != NULL) {
@@ -351,6 +358,10 @@ static struct weft_net_conn *pick_conn(struct weft_control *control, uint8_t num
     }
     if (!weft_list_is_empty(&heal->visitors)) {
         conns[count++] = WEFT_CONTAINER_OF(heal->visitors.next, struct weft_net_conn, node);
+    }
+    if (control->aside != NULL && !weft_list_is_empty(&control->aside->edges)) {
+        conns[count++] =
+            WEFT_CONTAINER_OF(control->aside->edges.next, struct weft_control_edge, node)->conn;
     }
     for (uint32_t i = 0; i < control->child_count && count + 2 <= WEFT_COUNT_OF(conns); i++) {
         const struct weft_control_child *child = &control->children[i];
@@ -418,10 +429,10 @@ static void come_back(struct weft_control *control, uint32_t rank)
     }
 }
 
-/* Somebody has come to be below this rank, or above it; the same. */
+/* Somebody has come to be below this rank, or above it, or beside the tree; the same. */
 static void come(struct weft_control *control, struct source *source)
 {
-    uint8_t how = next_byte(source) % 3;
+    uint8_t how = next_byte(source) % 4;
     uint32_t rank = next_byte(source) % control->self.ranks;
     struct weft_control_heal *heal = control->heal;
     struct weft_net_conn *conn;
@@ -434,6 +445,11 @@ static void come(struct weft_control *control, struct source *source)
         conn = conn_open(control, rank, ROLE_VISITOR);
         conn->purpose = WEFT_WIRE_HEAL;
         weft_list_append(&heal->visitors, &conn->node);
+    } else if (how == 3 && rank != control->self.rank && !control->is_gone[rank] &&
+               weft_control_aside_due(control)) {
+        conn = conn_open(control, rank, ROLE_ASIDE);
+        conn->purpose = WEFT_WIRE_ASIDE;
+        weft_control_aside_take(control, conn);
     }
 }
 
