@@ -72,6 +72,12 @@ static bool is_gone(void *context, uint32_t rank)
     return weft_control_is_gone(job->control, rank);
 }
 
+static bool is_ending(void *context, uint32_t rank)
+{
+    const struct weft_job *job = context;
+    return weft_control_is_ending(job->control, rank);
+}
+
 static void fail(void *context, const struct weft_p2p_failure *failure, bool is_final)
 {
     const struct weft_job *job = context;
@@ -200,6 +206,7 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
         .call = call,
         .name = name,
         .is_gone = is_gone,
+        .is_ending = is_ending,
         .fail = fail,
     };
     status = status == WEFT_OK ? weft_p2p_open(&spec, &job->p2p) : status;

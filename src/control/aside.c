@@ -26,6 +26,8 @@
 #define LOOK_MS 50
 #define NEAR_MS 120 /* so long one on this host may take to answer */
 #define FAR_MS 500
+#define FORGET_MS 1000 /* then those who did not answer are asked again */
+#define DEAD_MS 300    /* so long words may be unacknowledged */
 
 enum { STILL_NOT, STILL_OUT, STILL_MUTE }; /* MUTE: it did not answer, and is not asked again */
 
@@ -92,9 +94,22 @@ static bool is_above(const struct weft_control *control, const struct weft_contr
 
 /* ---- who stands still ---- */
 
-/* Not before a beat of its is overdue: so one that was stood in for finds that it has slept. */
-static bool is_parent_still(struct weft_control *control)
+/* From another host: its engine is silent, and its kernel is not, for a second now: a path that was dead brings our
+ * words back before its own. */
+static bool is_silent_only(struct weft_control_aside *aside, uint64_t now_ns)
 {
+    struct weft_control *control = aside->control;
+    bool is_silent = weft_control_watch_is_silent(control->parent_watch);
+    if (is_silent && weft_net_conn_is_path_dead(control->parent, DEAD_MS)) {
+        aside->cut_ns = now_ns;
+    }
+    return is_silent && now_ns > aside->cut_ns + FORGET_MS * WEFT_NS_PER_MS;
+}
+
+/* Not before a beat of its is overdue: so one that was stood in for finds that it has slept. */
+static bool is_parent_still(struct weft_control_aside *aside, uint64_t now_ns)
+{
+    struct weft_control *control = aside->control;
     if (control->parent != NULL) { /* what it has said, and we have not read */
         control->parent->source.ready(&control->parent->source, EPOLLIN);
     }
@@ -102,8 +117,7 @@ static bool is_parent_still(struct weft_control *control)
         weft_clock_ns() < control->parent->heard_ns + weft_control_heart_overdue_ns(control)) {
         return false;
     }
-    return weft_control_watch_is_silent(control->parent_watch) ||
-           weft_heal_is_stopped(control, control->parent_rank);
+    return weft_heal_is_stopped(control, control->parent_rank) || is_silent_only(aside, now_ns);
 }
 
 /* Its first word ends it, whatever we have found before. */
@@ -212,7 +226,8 @@ static void tidy(struct weft_control_aside *aside, uint64_t now_ns)
         if (is_mute) {
             aside->is_still[edge->rank] = STILL_MUTE;
         }
-        if (is_mute || (edge->is_ours && aside->around_ns == 0)) {
+        if (is_mute || (edge->is_ours && aside->around_ns == 0) ||
+            aside->control->is_gone[edge->rank]) {
             edge_close(edge);
         }
     }
@@ -348,15 +363,21 @@ static bool is_beside(const struct weft_control *control, uint32_t rank)
            weft_control_tree_up(&control->tree, control->is_out, rank) == control->parent_rank;
 }
 
-/* The next of our parent's children on this host: has its process ended? */
+/* Of our parent's children on this host: has their process ended? The first looks at all, for some may not look; each of
+ * the others at the next one, in case it is the first. */
 static void look_beside(struct weft_control *control)
 {
     uint32_t ranks = control->self.ranks;
+    uint32_t up = control->aside->up;
+    bool is_first = up == WEFT_WIRE_NO_RANK || !weft_heal_is_near(control, up);
     for (uint32_t i = 1; i < ranks; i++) {
         uint32_t rank = (control->self.rank + i) % ranks;
-        if (is_beside(control, rank)) {
-            (void)weft_control_heal_check(control, rank);
-            return;
+        if (!is_beside(control, rank) || weft_control_heal_check(control, rank)) {
+            continue;
+        }
+        if (!is_first && !control->aside->is_leaving[rank] &&
+            !weft_heal_is_stopped(control, rank)) {
+            return; /* it looks at the one behind it */
         }
     }
 }
@@ -364,13 +385,22 @@ static void look_beside(struct weft_control *control)
 static void go_around(struct weft_control_aside *aside, uint64_t now_ns)
 {
     struct weft_control *control = aside->control;
+    bool was_standing_in = aside->around_ns != 0 && aside->up == WEFT_WIRE_NO_RANK;
     if (aside->around_ns == 0) {
         weft_log(control, INFO, "rank %u stands still: what happens goes around it",
                  control->parent_rank);
     }
+    if (now_ns > aside->forgot_ns + FORGET_MS * WEFT_NS_PER_MS) {
+        aside->forgot_ns = now_ns;
+        memset(aside->is_still, STILL_NOT, control->self.ranks);
+    }
     aside->around_ns = now_ns;
     aside->up = find_up(aside);
     if (aside->up == WEFT_WIRE_NO_RANK) {
+        if (!was_standing_in && weft_control_heart_has_slept(control, 0)) {
+            /* another one may stand in, who did not find us, and asks again */
+            control->quiet_ns = now_ns + (FORGET_MS + LOOK_MS * 4) * WEFT_NS_PER_MS;
+        }
         call_far(aside);
         weft_heal_report_again(control->heal, false);
     } else if (weft_heal_is_near(control, aside->up) || weft_heal_has_port(control, aside->up)) {
@@ -388,14 +418,16 @@ static void look(struct weft_control *control, uint64_t now_ns)
     if (control->is_top && !weft_control_heart_is_waking(control)) {
         weft_heal_report_again(control->heal, false);
     }
-    if (is_parent_still(control)) {
+    if (is_parent_still(aside, now_ns)) {
         go_around(aside, now_ns);
     } else if (aside->around_ns != 0) {
         aside->around_ns = 0;
         memset(aside->is_still, STILL_NOT, control->self.ranks);
     }
     tidy(aside, now_ns);
-    if (!weft_list_is_empty(&control->heal->reports)) {
+    if (weft_list_is_empty(&control->heal->reports)) {
+        control->heal->few_ns = 0;
+    } else {
         weft_engine_timer_set(control->engine, &aside->timer, now_ns + LOOK_MS * WEFT_NS_PER_MS);
     }
 }

@@ -6,7 +6,7 @@
 
 #define RESEND_MS 2000
 #define OWED_MS 500
-#define ASIDE_MS 1200  /* who else is below the stopped one has found out by then */
+#define ASIDE_MS 500
 #define ORPHANS_MS 400 /* orphans have found their next parent by then */
 
 void weft_control_close_list(struct weft_list *list)
@@ -73,7 +73,9 @@ static void await_orphans(struct weft_control *control)
 /* Our parent may stand still. Then somebody else must know, for our process ends before it hears of it. */
 static void await_aside(struct weft_control *control)
 {
-    uint64_t deadline_ns = weft_clock_after_ms(ASIDE_MS);
+    /* who else is below the stopped one has found out by then */
+    uint64_t deadline_ns =
+        weft_clock_after_ms(ASIDE_MS) + 2 * weft_control_heart_overdue_ns(control);
     _Atomic uint32_t never = 0;
     bool has_left = false;
     while (!has_left && weft_clock_ns() < deadline_ns) {

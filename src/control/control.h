@@ -167,6 +167,9 @@ void weft_control_observe(struct weft_control *control, struct weft_control_obse
 /* May be lost when ranks die, so who gets no answer calls again. False: it is gone. */
 bool weft_control_call(struct weft_control *control, uint32_t to, const void *payload, size_t len);
 bool weft_control_is_gone(const struct weft_control *control, uint32_t rank);
+/* Its lanes are lost: has it ended as far as we see, or was reported, and the verdict has not come? If it has closed, the
+ * observer hears so at once. */
+bool weft_control_is_ending(struct weft_control *control, uint32_t rank);
 /* Something failed on the channel with this id: the coordinator is asked to tell all its members, and
  * us. is_final: its word did not come back in time, so it ends here and now. */
 void weft_control_fail(struct weft_control *control, const struct weft_control_failure *failure,

@@ -197,7 +197,7 @@ static void become_top(struct weft_control_heal *heal)
     stop_seeking(heal);
     if (!control->is_top) {
         control->is_top = true;
-        if (weft_control_heart_has_slept(control)) {
+        if (weft_control_heart_has_slept(control, control->heal->parent_heard_ns)) {
             /* While we slept others may have lost their parent, too, and one of them coordinates: it looks for us. */
             control->quiet_ns = weft_clock_after_ms(ALONE_MS + RETURN_MS);
         }
@@ -255,6 +255,7 @@ static void give_up_target(struct weft_control_heal *heal)
     uint32_t target = heal->target;
     bool is_here = weft_heal_is_near(control, target);
     control->is_out[target] = 1;
+    heal->orphan_ns = weft_clock_ns(); /* there is hope again, with the next one */
     if (is_here && !heal->is_target_there) {
         weft_heal_absent(control, target);
     }

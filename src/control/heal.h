@@ -20,6 +20,7 @@ struct weft_control_heal {
     /* going up */
     bool is_seeking;
     uint64_t seek_ns, orphan_ns;
+    uint64_t parent_heard_ns; /* the latest of the one that is gone */
     uint32_t target;
     uint64_t target_ns;      /* since when it is asked */
     bool is_target_there;    /* somebody listens */
@@ -30,7 +31,9 @@ struct weft_control_heal {
     uint32_t report_count;
     uint64_t again_ns; /* the coordinator looks for those above that it did not find */
     unsigned rounds;   /* how often it has */
-    uint64_t few_ns;   /* since when it does not reach most of the others; 0: it does */
+    uint64_t part_ns;  /* when `part` was found */
+    enum weft_control_part part;
+    uint64_t few_ns; /* since when it does not reach most of the others; 0: it does */
 
     /* those below */
     struct weft_list visitors; /* connections that have come and have not said anything yet */
@@ -54,6 +57,8 @@ struct weft_control_aside {
     struct weft_control *control;
     struct weft_engine_timer timer;
     struct weft_list edges;
+    uint64_t cut_ns;     /* when its host did not answer either */
+    uint64_t forgot_ns;  /* when those who did not answer were asked again */
     uint64_t around_ns;  /* since when words go around our parent; 0: they do not */
     uint32_t up;         /* the next one above; NO_RANK: we stand in */
     uint8_t *is_leaving; /* [ranks] */

@@ -63,6 +63,11 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
     return true;
 }
 
+bool weft_control_heal_is_reported(const struct weft_control *control, uint32_t rank)
+{
+    return control->heal != NULL && find_report(control->heal, 0, rank) != NULL;
+}
+
 void weft_heal_reports_say(const struct weft_control *control, struct weft_net_conn *conn)
 {
     const struct weft_control_heal *heal = control->heal;
@@ -101,8 +106,12 @@ bool weft_control_heal_check(struct weft_control *control, uint32_t rank)
 bool weft_control_heal_is_hopeful(const struct weft_control *control)
 {
     const struct weft_control_heal *heal = control->heal;
+    uint64_t limit_ns = JUDGE_MS * WEFT_NS_PER_MS;
+    if (limit_ns < 2 * weft_control_heart_overdue_ns(control)) {
+        limit_ns = 2 * weft_control_heart_overdue_ns(control);
+    }
     return heal != NULL && heal->is_seeking && /* orphan_ns may be yet to come */
-           weft_clock_ns() < heal->orphan_ns + JUDGE_MS * WEFT_NS_PER_MS;
+           weft_clock_ns() < heal->orphan_ns + limit_ns;
 }
 
 /* To the new parent; or, when we coordinate or there is nobody to be told, as verdicts. */

@@ -23,10 +23,10 @@
 #include <unistd.h>
 
 #define STAT_LEN 512
-#define STARTED_AT 19 /* words behind the state */
+#define THREADS_AT 17 /* words behind the state */
+#define STARTED_AT 19
 #define LATE_MS 50    /* a beat of ours that is later has slept */
-#define OVERDUE_MS                                                                                 \
-    200 /* LATE_MS, and a beat that was left out because other words had gone just before */
+#define OVERDUE_MS 75 /* LATE_MS, and a little */
 #define SLEPT_MS 1000
 #define WAKE_MS 50 /* so long it takes to read what was said meanwhile */
 
@@ -114,9 +114,9 @@ static void process_facts(pid_t pid, char facts[STAT_LEN])
 }
 
 /* 0: not known */
-static uint64_t began_ticks(const char *facts)
+static uint64_t fact(const char *facts, int at)
 {
-    for (int i = 0; i < STARTED_AT && facts != NULL; i++) {
+    for (int i = 0; i < at && facts != NULL; i++) {
         facts = strchr(facts, ' ');
         facts += facts != NULL;
     }
@@ -134,9 +134,12 @@ uint64_t weft_control_ticks_now(void)
 bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks)
 {
     char facts[STAT_LEN];
+    bool is_over;
     process_facts(pid, facts);
-    return facts[0] == '\0' || facts[0] == 'Z' || facts[0] == 'X' ||
-           began_ticks(facts) > lived_ticks + 1; /* another one has its number now */
+    is_over = facts[0] == 'Z' || facts[0] == 'X';
+    /* its first thread may have ended alone */
+    return facts[0] == '\0' || (is_over && fact(facts, THREADS_AT) <= 1) ||
+           fact(facts, STARTED_AT) > lived_ticks + 1; /* another one has its number now */
 }
 
 bool weft_control_process_is_stopped(pid_t pid)
@@ -264,14 +267,16 @@ static bool is_late(const struct weft_control *control, uint64_t now_ns)
 
 uint64_t weft_control_heart_overdue_ns(const struct weft_control *control)
 {
-    return period_of(control) + OVERDUE_MS * WEFT_NS_PER_MS;
+    /* a beat may be left out, because other words had gone just before */
+    return period_of(control) * 3 / 2 + OVERDUE_MS * WEFT_NS_PER_MS;
 }
 
 static void note_sleep(struct weft_control *control, uint64_t now_ns)
 {
     if (is_late(control, now_ns)) {
+        uint64_t quiet_ns = now_ns + WAKE_MS * WEFT_NS_PER_MS;
         control->woke_ns = now_ns;
-        control->quiet_ns = now_ns + WAKE_MS * WEFT_NS_PER_MS;
+        control->quiet_ns = quiet_ns > control->quiet_ns ? quiet_ns : control->quiet_ns;
     }
     control->beat_ns = now_ns;
 }
@@ -285,11 +290,12 @@ bool weft_control_heart_is_waking(struct weft_control *control)
     return now_ns < control->quiet_ns;
 }
 
-bool weft_control_heart_has_slept(struct weft_control *control)
+bool weft_control_heart_has_slept(struct weft_control *control, uint64_t heard_ns)
 {
-    return weft_control_heart_is_waking(control) ||
-           (control->woke_ns != 0 &&
-            weft_clock_ns() < control->woke_ns + SLEPT_MS * WEFT_NS_PER_MS);
+    bool is_waking = weft_control_heart_is_waking(control);
+    uint64_t woke_ns = control->woke_ns;
+    return woke_ns != 0 && heard_ns < woke_ns + WAKE_MS * WEFT_NS_PER_MS &&
+           (is_waking || weft_clock_ns() < woke_ns + SLEPT_MS * WEFT_NS_PER_MS);
 }
 
 static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)

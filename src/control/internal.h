@@ -261,6 +261,8 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
 void weft_control_heal_judged(struct weft_control *control, uint64_t comm, uint32_t rank);
 /* If it is of this host and its process has ended, everybody hears of that; false: as far as we see, it lives. */
 bool weft_control_heal_check(struct weft_control *control, uint32_t rank);
+/* Is its end reported, and not judged yet? */
+bool weft_control_heal_is_reported(const struct weft_control *control, uint32_t rank);
 /* Are we on the way to a new parent, and not for long? */
 bool weft_control_heal_is_hopeful(const struct weft_control *control);
 /* A HEAL or ADOPT connection came; its first frame (false: it is closed); one of ours is open; one is over that was
@@ -335,8 +337,8 @@ uint64_t weft_control_ticks_now(void);
 bool weft_control_process_is_stopped(pid_t pid);
 /* We have slept, stopped or starved, and have not read yet what was said meanwhile. */
 bool weft_control_heart_is_waking(struct weft_control *control);
-/* We have slept, a second ago at most. */
-bool weft_control_heart_has_slept(struct weft_control *control);
+/* We have slept, a second ago at most, and have not heard since then from who was heard at that time. */
+bool weft_control_heart_has_slept(struct weft_control *control, uint64_t heard_ns);
 /* Who was not heard for so long has missed a beat. */
 uint64_t weft_control_heart_overdue_ns(const struct weft_control *control);
 /* The process of a neighbour has ended: what it said last is read. */

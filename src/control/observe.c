@@ -72,6 +72,18 @@ bool weft_control_is_gone(const struct weft_control *control, uint32_t rank)
     return control->is_gone[rank] != 0;
 }
 
+bool weft_control_is_ending(struct weft_control *control, uint32_t rank)
+{
+    char name[128], text[TEXT_LEN];
+    if (weft_control_aside_is_leaving(control, rank) && control->observer != NULL) {
+        weft_control_name_rank(control, rank, name, sizeof(name));
+        snprintf(text, sizeof(text), "%s closed its communicator", name);
+        control->observer->gone(control->observer, rank, WEFT_ERR_PEER, text);
+        return true;
+    }
+    return weft_control_heal_is_reported(control, rank) || weft_control_heal_check(control, rank);
+}
+
 static struct weft_control_channel *find_channel(struct weft_control *control, uint64_t id)
 {
     for (struct weft_list *node = control->channels.next; node != &control->channels;

@@ -11,7 +11,7 @@
  * milliseconds, because at the end of a job all ranks close and nobody needs to hear of it. Because
  * frames keep their order along the tree, nobody hears that a rank closed before what it sent.
  */
-#include "control/internal.h"
+#include "control/heal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,11 +127,14 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
  * may be the one that cannot be reached. */
 static bool may_judge(struct weft_control *control, const struct weft_wire_notice *notice)
 {
-    if (!control->is_top) {
-        return weft_control_aside_stands_in(control);
+    if (!control->is_top && !weft_control_aside_stands_in(control)) {
+        return false;
     }
     if (notice->number != 0 || control->heal == NULL) {
         return true;
+    }
+    if (!control->is_top) {
+        return !weft_control_heart_is_waking(control);
     }
     return !weft_control_heart_is_waking(control) &&
            (notice->status != WEFT_ERR_NETWORK ||
@@ -141,13 +144,12 @@ static bool may_judge(struct weft_control *control, const struct weft_wire_notic
 /* The verdict, or, in the smaller part of a job, words without a number. */
 static void number(struct weft_control *control, struct weft_wire_notice *notice)
 {
-    bool is_few = control->is_top && notice->status == WEFT_ERR_NETWORK &&
-                  weft_control_part_of(control) == WEFT_PART_FEW;
     size_t len = strlen(notice->text);
     if (notice->number != 0) {
         return; /* another coordinator has given it */
     }
-    if (is_few) {
+    if (control->is_top && notice->status == WEFT_ERR_NETWORK &&
+        weft_control_part_of(control) == WEFT_PART_FEW) {
         snprintf(notice->text + len, sizeof(notice->text) - len, "; nor can most of the others");
     } else {
         notice->number =
@@ -166,6 +168,11 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
     uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
     bool is_kept;
     if (is_known(control, comm, notice)) {
+        return;
+    }
+    if (control->is_top && comm == 0 && notice->number == 0 && notice->status == WEFT_ERR_NETWORK &&
+        weft_control_conn_to(control, notice->rank) != NULL) {
+        weft_control_heal_judged(control, comm, notice->rank); /* it has come back meanwhile */
         return;
     }
     if (may_judge(control, notice)) {
@@ -264,6 +271,9 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
     }
     if (conn == control->parent) {
         control->parent = NULL;
+        if (control->heal != NULL) {
+            control->heal->parent_heard_ns = conn->heard_ns;
+        }
         weft_control_heal_orphaned(control, status == WEFT_ERR_NETWORK);
         tell_channels(control, conn->peer_rank);
     }

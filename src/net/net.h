@@ -105,7 +105,7 @@ struct weft_net_conn {
     struct weft_list node;               /* the owner's */
     uint32_t peer_rank;                  /* from the handshake */
     uint32_t tag;                        /* the owner's */
-    bool is_beating;                     /* the owner's */
+    bool is_beating, is_answered;        /* the owner's */
     void *edge;                          /* the owner's */
     uint8_t purpose;
     bool is_aes;                            /* both sides have it (open) */

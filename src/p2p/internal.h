@@ -169,6 +169,7 @@ struct weft_p2p_peer {
 
     bool is_going, is_gone;         /* going: to be failed once its lane is silent */
     struct weft_engine_timer grace; /* its lane is lost; the control plane may know why */
+    unsigned graces;                /* that it had */
     weft_status_t gone_status;
     char gone_text[WEFT_P2P_TEXT];
     struct weft_list node; /* among all */

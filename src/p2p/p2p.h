@@ -35,6 +35,8 @@ struct weft_p2p_spec {
     /* "rank 3 (pid 4411 on node7)", of the job */
     void (*name)(void *context, uint32_t rank, char *text, size_t room);
     bool (*is_gone)(void *context, uint32_t rank);
+    /* Its lanes are lost: has it ended, and will the verdict come? NULL: nobody knows. */
+    bool (*is_ending)(void *context, uint32_t rank);
     /* An operation's deadline passed: end its communicator everywhere; is_final: at least here. */
     void (*fail)(void *context, const struct weft_p2p_failure *failure, bool is_final);
 };

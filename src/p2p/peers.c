@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define GRACE_MS 300
+#define GRACES 3 /* more, where the control plane knows that it has ended */
 
 /* ---- peers ---- */
 
@@ -392,14 +393,24 @@ void weft_p2p_peer_lost(struct weft_p2p_peer *peer, weft_status_t status, const 
         return;
     }
     snprintf(peer->gone_text, sizeof(peer->gone_text), "%s", text);
+    peer->graces = 0;
     weft_engine_timer_set(peer->p2p->engine, &peer->grace, weft_clock_after_ms(GRACE_MS));
 }
 
 static void grace_is_over(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(timer, struct weft_p2p_peer, grace);
+    const struct weft_p2p_spec *spec = &peer->p2p->spec;
     char text[WEFT_P2P_TEXT];
     (void)now_ns;
+    if (spec->is_ending != NULL && peer->graces < GRACES &&
+        spec->is_ending(spec->context, peer->link.peer)) {
+        peer->graces++;
+        if (!peer->is_going) { /* who must tell us stands still, perhaps */
+            weft_engine_timer_set(peer->p2p->engine, timer, weft_clock_after_ms(GRACE_MS));
+        }
+        return;
+    }
     memcpy(text, peer->gone_text, sizeof(text));
     weft_p2p_peer_fail(peer, WEFT_ERR_NETWORK, text);
 }

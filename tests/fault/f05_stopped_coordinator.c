@@ -16,6 +16,8 @@
 
 #define RANKS 7
 #define WITNESS 5 /* never stopped, nothing ever happens to it */
+#define WAITS                                                                                      \
+    4 /* for a message of the actor, if it is not that itself; the others are in a collective */
 #define LONG_NS UINT64_C(1200000000)
 #define LIMIT_NS (UINT64_C(1500000000) * JOB_SLOWNESS) /* 1 s, on a machine that others use too */
 
@@ -23,6 +25,7 @@
 #define GO 1
 #define RETURNED 2
 #define CONTINUED 3
+#define LEAVE 4
 #define VERDICT 8 /* + rank: number */
 
 enum deed { DIES, ABORTS, CLOSES };
@@ -32,6 +35,7 @@ struct plan {
     const char *degree; /* of the tree */
     enum deed deed;
     int stopped, actor;
+    int leaver;    /* closes and ends before; 0: nobody does */
     bool is_early; /* the stopped one stands still for long before */
 };
 
@@ -74,19 +78,24 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     atomic_fetch_add(&shared->word[READY], 1);
+    if (plan->leaver != 0 && rank == plan->leaver) {
+        harness_wait_for(&shared->word[LEAVE], 1, MESSAGES_WAIT_MS);
+        weft_comm_close(comm);
+        return 0;
+    }
     /* the stopped one stands here */
     harness_wait_for(&shared->word[rank == plan->stopped ? CONTINUED : GO], 1, MESSAGES_WAIT_MS);
     if (rank == plan->actor) {
         return act(rank, shared, plan, comm);
     }
     job_calls(rank, shared);
-    status = plan->deed == CLOSES ? await_word(comm, plan->actor) : sum(comm);
+    status = plan->deed == CLOSES || rank == WAITS ? await_word(comm, plan->actor) : sum(comm);
     job_returned(rank, shared, status);
     weft_comm_get_error(comm, &error);
     atomic_store(&shared->word[VERDICT + rank], error.verdict);
     atomic_fetch_add(&shared->word[RETURNED], 1);
     harness_wait_for(&shared->word[CONTINUED], 1, MESSAGES_WAIT_MS);
-    harness_wait_reach(&shared->word[RETURNED], RANKS - 1, MESSAGES_WAIT_MS);
+    harness_wait_reach(&shared->word[RETURNED], RANKS - 1 - (plan->leaver != 0), MESSAGES_WAIT_MS);
     job_close(rank, shared, comm);
     return (int)status;
 }
@@ -142,6 +151,7 @@ static void let_it_leave(struct harness *harness, const struct plan *plan)
 
 static void check(struct plan plan)
 {
+    uint32_t others = RANKS - 2 - (plan.leaver != 0);
     struct harness *harness = harness_start(RANKS, body, &plan);
     struct harness_shared *shared = harness_shared(harness);
     assert_harness(harness, harness_wait_reach(&shared->word[READY], RANKS, MESSAGES_WAIT_MS));
@@ -149,17 +159,21 @@ static void check(struct plan plan)
     if (plan.is_early) {
         let_pass();
     }
+    if (plan.leaver != 0) {
+        atomic_store(&shared->word[LEAVE], 1);
+        assert_harness(harness, harness_wait_rank(harness, plan.leaver, MESSAGES_WAIT_MS));
+    }
     atomic_store(&shared->word[GO], 1);
     if (plan.deed == CLOSES) {
         let_it_leave(harness, &plan);
-    } else if (!harness_wait_reach(&shared->word[RETURNED], RANKS - 2, MESSAGES_WAIT_MS)) {
-        fail_msg("of %d ranks %u have returned", RANKS - 2, atomic_load(&shared->word[RETURNED]));
+    } else if (!harness_wait_reach(&shared->word[RETURNED], others, MESSAGES_WAIT_MS)) {
+        fail_msg("of %u ranks %u have returned", others, atomic_load(&shared->word[RETURNED]));
     }
     atomic_store(&shared->word[CONTINUED], 1);
     assert_harness(harness, harness_continue(harness, plan.stopped));
     messages_wait(harness, MESSAGES_WAIT_MS, "a stopped coordinator");
     for (int rank = RANKS - 1; rank >= 0; rank--) {
-        if (rank != plan.actor) {
+        if (rank != plan.actor && (plan.leaver == 0 || rank != plan.leaver)) {
             check_rank(harness, &plan, rank);
         }
     }
@@ -204,6 +218,13 @@ static void words_go_around_a_rank_of_the_tree(void **state)
     check((struct plan){.path = *state, .degree = "2", .deed = DIES, .actor = 1, .is_early = true});
 }
 
+/* Who looked at the process of rank 3 was rank 2. */
+static void a_death_is_heard_when_who_would_have_seen_it_has_left(void **state)
+{
+    check((struct plan){
+        .path = *state, .degree = "64", .deed = DIES, .leaver = 2, .actor = 3, .is_early = true});
+}
+
 /* Rank 1 would coordinate; rank 2 does, until it goes on. */
 static void the_root_dies_while_the_next_one_stands_still(void **state)
 {
@@ -226,6 +247,8 @@ int main(void)
         {"a_closing_is_no_death_while_the_coordinator_stands_still",
          a_closing_is_no_death_while_the_coordinator_stands_still, NULL, NULL, shm},
         {"words_go_around_a_rank_of_the_tree", words_go_around_a_rank_of_the_tree, NULL, NULL, shm},
+        {"a_death_is_heard_when_who_would_have_seen_it_has_left",
+         a_death_is_heard_when_who_would_have_seen_it_has_left, NULL, NULL, shm},
         {"the_root_dies_while_the_next_one_stands_still",
          the_root_dies_while_the_next_one_stands_still, NULL, NULL, shm},
     };
