@@ -409,6 +409,14 @@ static void go_around(struct weft_control_aside *aside, uint64_t now_ns)
     look_beside(control);
 }
 
+/* As soon as we may judge, if we sleep no more. */
+static void look_again(struct weft_control_aside *aside, uint64_t at_ns)
+{
+    const struct weft_control *control = aside->control;
+    bool is_quiet = control->is_top && control->quiet_ns > weft_clock_ns();
+    weft_engine_timer_set(control->engine, &aside->timer, is_quiet ? control->quiet_ns : at_ns);
+}
+
 static void look(struct weft_control *control, uint64_t now_ns)
 {
     struct weft_control_aside *aside = aside_of(control);
@@ -428,7 +436,7 @@ static void look(struct weft_control *control, uint64_t now_ns)
     if (weft_list_is_empty(&control->heal->reports)) {
         control->heal->few_ns = 0;
     } else {
-        weft_engine_timer_set(control->engine, &aside->timer, now_ns + LOOK_MS * WEFT_NS_PER_MS);
+        look_again(aside, now_ns + LOOK_MS * WEFT_NS_PER_MS);
     }
 }
 
@@ -441,7 +449,7 @@ bool weft_control_aside_due(struct weft_control *control)
 {
     struct weft_control_aside *aside = aside_of(control);
     if (aside != NULL && weft_list_is_empty(&aside->timer.node)) {
-        weft_engine_timer_set(control->engine, &aside->timer, weft_clock_after_ms(SOON_MS));
+        look_again(aside, weft_clock_after_ms(SOON_MS));
     }
     return aside != NULL;
 }

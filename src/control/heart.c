@@ -28,7 +28,7 @@
 #define LATE_MS 50    /* a beat of ours that is later has slept */
 #define OVERDUE_MS 75 /* LATE_MS, and a little */
 #define SLEPT_MS 1000
-#define WAKE_MS 50 /* so long it takes to read what was said meanwhile */
+#define WAKE_MS 30 /* so long it takes to read what was said meanwhile */
 
 struct weft_control_watch {
     struct weft_engine_source source; /* pidfd, -1: none */
