@@ -493,12 +493,13 @@ bool weft_control_aside_is_needed(struct weft_control *control)
 void weft_control_aside_close(struct weft_control *control)
 {
     struct weft_control_aside *aside = control->aside;
+    struct weft_list *node;
     if (aside == NULL) {
         return;
     }
     weft_engine_timer_cancel(control->engine, &aside->timer);
-    while (!weft_list_is_empty(&aside->edges)) {
-        edge_close(edge_at(aside->edges.next));
+    while ((node = weft_list_take(&aside->edges)) != NULL) {
+        edge_close(edge_at(node));
     }
     free(aside);
     control->aside = NULL;
