@@ -185,7 +185,8 @@ weft_status_t weft_comm_error_fd(weft_comm_t comm, int *fd_p);
 
 /* Ends the communicator on all ranks: every call on it, also one that waits, returns ERR_ABORTED
  * with this reason (may be NULL). Any thread. Returns when the coordinator has told everybody, or after a
- * fifth of a second (0.7 s where one on the way to it is stopped); with WEFT_DUMP after another fifth at the latest. */
+ * fifth of a second (0.7 s where one on the way to it is stopped); with WEFT_DUMP after another fifth at
+ * the latest. */
 weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 
 /* Writes this rank's flight recorder, its latest operations on all communicators of the job (WEFT_RECORDER
@@ -200,10 +201,11 @@ weft_status_t weft_dump(weft_comm_t comm, const char *path);
  * the other ranks; calls of theirs that still need this rank fail with ERR_PEER "closed". So may calls
  * between ranks that reached each other through it, the root above all: let the ranks meet in a
  * barrier before they close. Requests that are not done end here and must not be used any more. NULL is
- * fine. Always returns, within a second (three while a rank between it and the coordinator is stopped); within three where the path to another host has just died and
- * its last words must find another one. ERR_FORKED (nothing is touched), ERR_BUSY (split communicators
- * are still open); ERR_TIMEOUT: closed, but a rank, which is named, has not taken the last messages to it
- * within half a second (it is stopped, or has not made any call yet): they are lost. */
+ * fine. Always returns, within a second; within three where the path to another host has just died and
+ * its last words must find another one, or while a rank between it and the coordinator is stopped.
+ * ERR_FORKED (nothing is touched), ERR_BUSY (split communicators are still open); ERR_TIMEOUT: closed, but
+ * a rank, which is named, has not taken the last messages to it within half a second (it is stopped, or has
+ * not made any call yet): they are lost. */
 weft_status_t weft_comm_close(weft_comm_t comm);
 
 /* ---- the control plane: small messages over the tree that start-up built ------------------- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Words around one who stands still. A rank that is stopped lives, and the tree waits for it: what others wait for over
- * it comes when it goes on. But what became of a rank and that a communicator was aborted must be heard meanwhile. So who has a parent that stands still (the kernel says so on this host; on another its engine has been
- * silent) opens one connection more, to the next one above that does not, as heal.c would if the parent were gone:
+ * it comes when it goes on. But what became of a rank and that a communicator was aborted must be heard meanwhile. So
+ * who has a parent that stands still (the kernel says so on this host; on another its engine is silent while its kernel
+ * answers) opens one connection more, to the next one above that does not, as heal.c would if the parent were gone:
  *
  *   below                                the next one above
  *     | == ASIDE ========================> |    nothing else goes here: nobody must hear that a rank closed before
@@ -13,12 +14,11 @@
  * the parent when it goes on. A coordinator that has slept reads what lies there before it judges itself. Leaders of
  * other hosts, who cannot find such a one, are called by it.
  *
- * The stopped one would have noticed the end of those below it; instead each of them looks at the process of the next
- * of them.
+ * The stopped one would have noticed the end of those below it; instead the first of them looks at the processes of all
+ * others, and each of these at the next one's.
  */
 #include "control/heal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,9 +27,9 @@
 #define NEAR_MS 120 /* so long one on this host may take to answer */
 #define FAR_MS 500
 #define FORGET_MS 1000 /* then those who did not answer are asked again */
-#define DEAD_MS 300    /* so long words may be unacknowledged */
+#define DEAD_MS 300    /* a path whose words are unacknowledged for so long is dead */
 
-enum { STILL_NOT, STILL_OUT, STILL_MUTE }; /* MUTE: it did not answer, and is not asked again */
+enum { STILL_NOT, STILL_OUT, STILL_MUTE }; /* MUTE: it did not answer; not asked for FORGET_MS */
 
 static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns);
 
@@ -409,7 +409,7 @@ static void go_around(struct weft_control_aside *aside, uint64_t now_ns)
     look_beside(control);
 }
 
-/* As soon as we may judge, if we sleep no more. */
+/* A coordinator that has slept: as soon as it may judge. */
 static void look_again(struct weft_control_aside *aside, uint64_t at_ns)
 {
     const struct weft_control *control = aside->control;

@@ -29,8 +29,7 @@
 #define SERVE_MS 20     /* after the start, where every microsecond counts */
 #define PATIENCE_MS 120 /* then one on this host that does not listen counts as out */
 #define FAR_MS 500      /* the same on another host */
-#define REFUSED_MS                                                                                 \
-    200 /* where that host says that nobody listens: who leads it next takes the port over at once */
+#define REFUSED_MS 200  /* the same where nobody listens: its next leader would at once */
 #define ADOPTER_MS 500
 #define VAIN_MAX 8
 #define RETURN_MS 400 /* one who was looked for is found */
@@ -118,20 +117,25 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
     weft_log(control, INFO, "this rank is below rank %u now", conn->peer_rank);
 }
 
-/* A rank that has made no call yet does not listen, and lives; so may one whose number says nothing here. */
-bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank)
+/* Does the number of its process say anything here? */
+static bool is_pid_known(const struct weft_control *control, uint32_t rank)
 {
     const uint32_t *pid = control->table.pid;
-    bool is_known = ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
-    return is_known && weft_control_process_has_ended((pid_t)pid[rank], control->heal->lived_ticks);
+    return ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
+}
+
+/* A rank that has made no call yet does not listen, and lives. */
+bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank)
+{
+    return is_pid_known(control, rank) &&
+           weft_control_process_has_ended((pid_t)control->table.pid[rank],
+                                          control->heal->lived_ticks);
 }
 
 bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank)
 {
-    const uint32_t *pid = control->table.pid;
-    bool is_known = ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
-    return is_known && weft_heal_is_near(control, rank) &&
-           weft_control_process_is_stopped((pid_t)pid[rank]);
+    return is_pid_known(control, rank) && weft_heal_is_near(control, rank) &&
+           weft_control_process_is_stopped((pid_t)control->table.pid[rank]);
 }
 
 weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,

@@ -80,15 +80,14 @@ struct weft_control {
     uint32_t child_count, child_room;
     bool is_top;                      /* nobody is above us: we coordinate */
     struct weft_control_heal *heal;   /* owned; NULL: no memory, or a job of one rank */
-    struct weft_control_aside *aside; /* owned; NULL: nobody has stood still */
+    struct weft_control_aside *aside; /* owned; NULL: not needed yet */
     struct weft_list parting;         /* first connections that were answered, on their way out */
 
     _Atomic bool is_engaged; /* the background thread serves our engine */
     struct weft_engine_timer heart;
-    uint64_t beat_ns; /* the latest */
-    uint64_t woke_ns; /* when one was overdue */
-    uint64_t
-        quiet_ns; /* we have slept: until then what was said meanwhile is read, and nothing judged */
+    uint64_t beat_ns;  /* the latest */
+    uint64_t woke_ns;  /* when one was overdue: we had slept */
+    uint64_t quiet_ns; /* until then nothing is judged: what was said meanwhile is read */
     struct weft_control_watch *parent_watch; /* owned */
     struct weft_engine_timer news;           /* coordinator: closed ranks to tell */
     uint32_t *closed; /* ranks that closed in good order since the last news; owned */

@@ -133,11 +133,8 @@ static bool may_judge(struct weft_control *control, const struct weft_wire_notic
     if (notice->number != 0 || control->heal == NULL) {
         return true;
     }
-    if (!control->is_top) {
-        return !weft_control_heart_is_waking(control);
-    }
     return !weft_control_heart_is_waking(control) &&
-           (notice->status != WEFT_ERR_NETWORK ||
+           (!control->is_top || notice->status != WEFT_ERR_NETWORK ||
             weft_control_part_of(control) != WEFT_PART_UNKNOWN);
 }
 
