@@ -50,6 +50,7 @@ static inline int lone_set_up(void **state)
     control->is_out = calloc(LONE_RANKS, sizeof(*control->is_out));
     assert_true(control->children != NULL && control->is_gone != NULL && control->is_out != NULL);
     control->child_room = 1;
+    control->beat_ns = weft_clock_ns(); /* it has not slept */
     weft_control_heal_open(control);
     *state = control;
     return 0;
@@ -103,6 +104,30 @@ static inline void lone_speaks(struct weft_control *control, struct weft_net_con
         .type = WEFT_WIRE_HEARTBEAT, .src = conn->peer_rank, .dst = LONE_SELF};
     weft_engine_lock(control->engine);
     conn->ops->frame(conn, &frame, NULL);
+    weft_engine_unlock(control->engine);
+}
+
+/* With a child, rank 2, and nobody above. */
+static inline struct weft_net_conn *lone_coordinator(struct weft_control *control)
+{
+    control->is_top = true;
+    control->parent_rank = WEFT_WIRE_NO_RANK;
+    control->children[0] = (struct weft_control_child){
+        .rank = 2, .conn = lone_conn(control, 2, ROLE_CHILD, WEFT_WIRE_ATTACH)};
+    control->child_count = 1;
+    return control->children[0].conn;
+}
+
+/* A report, or what else is said of a rank. */
+static inline void lone_hears(struct weft_control *control, struct weft_net_conn *conn,
+                              enum weft_wire_type type, const struct weft_wire_notice *notice)
+{
+    struct weft_wire_frame frame = {
+        .type = (uint8_t)type, .src = conn->peer_rank, .dst = WEFT_WIRE_NO_RANK};
+    uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
+    frame.len = (uint32_t)weft_wire_notice_encode(notice, bytes);
+    weft_engine_lock(control->engine);
+    conn->ops->frame(conn, &frame, bytes);
     weft_engine_unlock(control->engine);
 }
 

@@ -7,8 +7,12 @@
 
 #include <cmocka.h>
 
+#include "harness/harness.h"
 #include "lone.h"
 
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,6 +69,41 @@ static void a_new_child_that_never_spoke_is_called(void **state)
     assert_true(control->heal->check_ns != 0); /* soon it is looked who has not come */
 }
 
+/* ---- the next coordinator ---- */
+
+/* The parent is gone, and there is nobody else above. */
+static void become_coordinator(struct weft_control *control)
+{
+    struct weft_engine_timer *timer = &control->heal->timer;
+    struct weft_net_conn *conn = lone_parent(control);
+    lone_speaks(control, conn);
+    lone_ends(control, conn);
+    weft_engine_lock(control->engine);
+    timer->fire(timer, weft_clock_ns());
+    weft_engine_unlock(control->engine);
+    assert_true(control->is_top);
+}
+
+static void who_was_awake_when_the_coordinator_died_judges_at_once(void **state)
+{
+    struct weft_control *control = *state;
+    become_coordinator(control);
+    assert_int_equal(control->is_gone[0], WEFT_GONE_DEAD);
+    assert_int_not_equal(control->verdicts, 0);
+}
+
+static void who_has_slept_since_it_last_heard_of_the_coordinator_lets_others_find_it_first(
+    void **state)
+{
+    struct weft_control *control = *state;
+    uint64_t now_ns = weft_clock_ns();
+    control->woke_ns = now_ns; /* and what its parent had said is older */
+    become_coordinator(control);
+    assert_true(control->quiet_ns >= now_ns + ALONE_MS * WEFT_NS_PER_MS);
+    assert_int_equal(control->is_gone[0], 0);
+    assert_int_equal(control->heal->report_count, 1); /* kept for whoever coordinates */
+}
+
 /* ---- reports ---- */
 
 static void what_is_reported_just_after_the_parent_closed_waits_for_the_next_one(void **state)
@@ -101,6 +140,52 @@ static void a_process_has_ended_when_it_is_reaped_or_another_has_its_number(void
     assert_true(weft_control_process_has_ended(child, now));
 }
 
+static void *wait_for_word(void *fd_p)
+{
+    char word;
+    (void)!read(*(int *)fd_p, &word, 1);
+    _exit(0);
+}
+
+static bool has_no_first_thread(void *path)
+{
+    char text[512] = "";
+    FILE *stat = fopen(path, "re");
+    bool is =
+        stat != NULL && fgets(text, sizeof(text), stat) != NULL && strstr(text, ") Z ") != NULL;
+    if (stat != NULL) {
+        fclose(stat);
+    }
+    return is;
+}
+
+static void a_process_whose_first_thread_has_ended_lives(void **state)
+{
+    uint64_t now = weft_control_ticks_now();
+    int words[2];
+    char path[32];
+    pid_t child;
+    (void)state;
+    assert_int_equal(pipe(words), 0);
+    child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        close(words[1]);
+        if (pthread_create(&thread, NULL, wait_for_word, &words[0]) == 0) {
+            pthread_exit(NULL);
+        }
+        _exit(1);
+    }
+    close(words[0]);
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)child);
+    assert_true(harness_wait_until(has_no_first_thread, path, 10000));
+    assert_false(weft_control_process_has_ended(child, now));
+    close(words[1]); /* its other thread ends too; nobody has reaped it yet */
+    assert_int_equal(waitid(P_PID, (id_t)child, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+    assert_true(weft_control_process_has_ended(child, now));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void nobody_is_over_whom_we_cannot_look_up(void **state)
 {
     struct rlimit all, none;
@@ -127,10 +212,16 @@ int main(void)
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(a_new_child_that_never_spoke_is_called, lone_set_up,
                                         lone_tear_down),
+        cmocka_unit_test_setup_teardown(who_was_awake_when_the_coordinator_died_judges_at_once,
+                                        lone_set_up, lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_has_slept_since_it_last_heard_of_the_coordinator_lets_others_find_it_first,
+            lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(
             what_is_reported_just_after_the_parent_closed_waits_for_the_next_one, lone_set_up,
             lone_tear_down),
         cmocka_unit_test(a_process_has_ended_when_it_is_reaped_or_another_has_its_number),
+        cmocka_unit_test(a_process_whose_first_thread_has_ended_lives),
         cmocka_unit_test(nobody_is_over_whom_we_cannot_look_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
