@@ -298,6 +298,7 @@ void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *
     struct weft_slot *slot = &bundle->slots[frame->tag % WEFT_LINK_SLOTS];
     uint32_t count = (uint32_t)frame->c - slot->acked;
     uint64_t len = 0;
+    uint64_t drained = 0; /* without ghosts: they may have arrived before the slot was slow */
     if (frame->tag >= WEFT_LINK_SLOTS || slot->state != SLOT_UP || slot->generation != frame->seq ||
         count > slot->sent - slot->acked) {
         return; /* of a connection before */
@@ -305,6 +306,7 @@ void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *
     for (; count > 0; count--) {
         struct weft_link_chunk *chunk = chunk_at(weft_list_take(&slot->flying));
         len += chunk->slice.len;
+        drained += chunk->is_ghost ? 0 : chunk->slice.len;
         slot->acked++;
         slot->flying_count--;
         slot->ghost_count -= chunk->is_ghost;
@@ -315,7 +317,7 @@ void weft_chunks_acked(struct weft_bundle *bundle, const struct weft_wire_data *
                          &chunk->node);
     }
     slot->flying_len -= len;
-    note_rate(slot, len);
+    note_rate(slot, drained);
 }
 
 static bool has_any_of(const struct weft_list *list, uint64_t comm)

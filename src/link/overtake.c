@@ -126,6 +126,8 @@ static void look_at_slow(struct weft_bundle *bundle)
         const struct weft_slot *slot = &bundle->slots[i];
         if (slot->is_slow && slot->state == SLOT_UP && slot->rate > least) {
             mark_nic(bundle, slot->nic, false);
+            weft_log(link, INFO, "lane %u to rank %u is quick again: %.1f MB/s, the best %.1f", i,
+                     bundle->link->peer, slot->rate / 1e6, weft_bundle_best_rate(bundle) / 1e6);
         }
     }
 }

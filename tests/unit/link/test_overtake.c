@@ -150,6 +150,7 @@ static void a_ghosts_acknowledgement_is_not_taken_for_its_copys(void **state)
     take(end);
     assert_int_equal(slot_at(end, 1)->flying_count, 0); /* all of them were counted … */
     assert_true(user_of(end)->sent < 3);                /* … and one has not landed */
+    assert_int_equal(slot_at(end, 1)->rate_len, 0); /* nor do they say what the lane drains now */
     settle(&pair);
     assert_int_equal(user_of(other)->landed, 3);
     check_settled(&pair, pool);
