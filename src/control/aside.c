@@ -307,7 +307,7 @@ void weft_control_aside_frame(struct weft_control *control, struct weft_net_conn
     switch (frame->type) {
     case WEFT_WIRE_REPORT:
     case WEFT_WIRE_VERDICT:
-        weft_control_notice_arrived(control, frame, payload);
+        weft_control_notice_arrived(control, conn, frame, payload);
         break;
     case WEFT_WIRE_CLOSED:
         leaves(control, frame->len == 4 ? get32(payload) : WEFT_WIRE_NO_RANK);

@@ -226,8 +226,8 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
                         const struct weft_wire_notice *notice);
 /* Which ranks have closed in good order, to a new neighbour. */
 void weft_control_tell_closed(struct weft_control *control, struct weft_net_conn *conn);
-void weft_control_notice_arrived(struct weft_control *control, const struct weft_wire_frame *frame,
-                                 const uint8_t *payload);
+void weft_control_notice_arrived(struct weft_control *control, const struct weft_net_conn *from,
+                                 const struct weft_wire_frame *frame, const uint8_t *payload);
 void weft_control_closed_arrived(struct weft_control *control, struct weft_net_conn *from,
                                  const struct weft_wire_frame *frame, const uint8_t *payload);
 void weft_control_rank_closed(struct weft_control *control, uint32_t rank);

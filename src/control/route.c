@@ -209,7 +209,7 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
         break;
     case WEFT_WIRE_REPORT:
     case WEFT_WIRE_VERDICT:
-        weft_control_notice_arrived(control, frame, payload);
+        weft_control_notice_arrived(control, from, frame, payload);
         break;
     case WEFT_WIRE_BELOW:
         below_arrived(control, from, frame, payload);

@@ -154,6 +154,22 @@ static void number(struct weft_control *control, struct weft_wire_notice *notice
     }
 }
 
+/* A verdict that has come around our parent, or from one below who stands in for it: it must not hear first that we
+ * close for that. */
+static void pass_up(struct weft_control *control, uint64_t comm,
+                    const struct weft_wire_notice *notice)
+{
+    struct weft_wire_frame frame = {.type = WEFT_WIRE_VERDICT,
+                                    .comm = comm,
+                                    .src = control->self.rank,
+                                    .dst = WEFT_WIRE_NO_RANK};
+    uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
+    if (control->parent != NULL && notice->number != 0 &&
+        (comm != 0 || notice->rank != control->parent_rank)) {
+        weft_control_say(control->parent, &frame, bytes, weft_wire_notice_encode(notice, bytes));
+    }
+}
+
 void weft_control_report(struct weft_control *control, uint64_t comm,
                          const struct weft_wire_notice *notice)
 {
@@ -174,10 +190,7 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
     }
     if (may_judge(control, notice)) {
         number(control, &verdict);
-        if (!control->is_top) { /* it hears of it when it goes on */
-            weft_control_say(control->parent, &frame, bytes,
-                             weft_wire_notice_encode(&verdict, bytes));
-        }
+        pass_up(control, comm, &verdict); /* it hears of it when it goes on */
         weft_control_judge(control, comm, &verdict);
         return;
     }
@@ -224,8 +237,8 @@ static bool is_contradicted(struct weft_control *control, const struct weft_wire
            (!is_verdict && weft_control_conn_to(control, notice->rank) != NULL);
 }
 
-void weft_control_notice_arrived(struct weft_control *control, const struct weft_wire_frame *frame,
-                                 const uint8_t *payload)
+void weft_control_notice_arrived(struct weft_control *control, const struct weft_net_conn *from,
+                                 const struct weft_wire_frame *frame, const uint8_t *payload)
 {
     struct weft_wire_notice notice;
     if (weft_wire_notice_decode(payload, frame->len, &notice) != WEFT_OK) {
@@ -238,6 +251,9 @@ void weft_control_notice_arrived(struct weft_control *control, const struct weft
     if (frame->type == WEFT_WIRE_REPORT) {
         weft_control_report(control, frame->comm, &notice);
         return;
+    }
+    if (from != control->parent && !is_known(control, frame->comm, &notice)) {
+        pass_up(control, frame->comm, &notice);
     }
     weft_control_judge(control, frame->comm, &notice);
 }

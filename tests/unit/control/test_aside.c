@@ -9,6 +9,23 @@
 
 #include "lone.h"
 
+static uint32_t told_above; /* verdicts said to the parent: number of the latest */
+
+weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
+                                      const void *payload, size_t len);
+
+weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
+                                      const void *payload, size_t len)
+{
+    const struct weft_control *control = conn->owner;
+    struct weft_wire_notice notice;
+    if (conn == control->parent && frame->type == WEFT_WIRE_VERDICT) {
+        assert_int_equal(weft_wire_notice_decode(payload, len, &notice), WEFT_OK);
+        told_above = notice.number;
+    }
+    return WEFT_OK;
+}
+
 static const struct weft_wire_notice dead = {
     .status = WEFT_ERR_PEER, .rank = 0, .text = "rank 0 closed (its process has ended)"};
 
@@ -52,6 +69,31 @@ static void the_end_of_a_process_that_was_leaving_is_no_death(void **state)
     assert_int_equal(control->is_gone[0], 0);
 }
 
+/* Or it would hear that we close before it hears why. */
+static void a_verdict_that_comes_around_the_parent_is_told_to_it(void **state)
+{
+    const struct weft_wire_notice verdict = {
+        .status = WEFT_ERR_PEER, .rank = 2, .number = 4, .text = "rank 2 closed"};
+    struct weft_control *control = *state;
+    struct weft_net_conn *conn = edge(control);
+    lone_parent(control);
+    told_above = 0;
+    lone_hears(control, conn, WEFT_WIRE_VERDICT, &verdict);
+    assert_int_equal(control->is_gone[2], WEFT_GONE_DEAD);
+    assert_int_equal(told_above, 4);
+}
+
+static void a_verdict_of_the_parents_is_not_told_to_it(void **state)
+{
+    const struct weft_wire_notice verdict = {
+        .status = WEFT_ERR_PEER, .rank = 2, .number = 4, .text = "rank 2 closed"};
+    struct weft_control *control = *state;
+    told_above = 0;
+    lone_hears(control, lone_parent(control), WEFT_WIRE_VERDICT, &verdict);
+    assert_int_equal(control->is_gone[2], WEFT_GONE_DEAD);
+    assert_int_equal(told_above, 0);
+}
+
 static void anything_else_ends_the_connection(void **state)
 {
     struct weft_control *control = *state;
@@ -68,6 +110,10 @@ int main(void)
                                         lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_process_that_was_leaving_is_no_death,
                                         lone_set_up, lone_tear_down),
+        cmocka_unit_test_setup_teardown(a_verdict_that_comes_around_the_parent_is_told_to_it,
+                                        lone_set_up, lone_tear_down),
+        cmocka_unit_test_setup_teardown(a_verdict_of_the_parents_is_not_told_to_it, lone_set_up,
+                                        lone_tear_down),
         cmocka_unit_test_setup_teardown(anything_else_ends_the_connection, lone_set_up,
                                         lone_tear_down),
     };
