@@ -21,7 +21,7 @@ build: ## leave build/weft and build/libweft.so
 	@ln -sfn release/lib/libweft.so build/libweft.so
 	@ln -sfn libweft.so build/libweft.so.0
 
-test: ## install what the tests need, build, run the suite (about 8 minutes on two cores)
+test: ## install what the tests need, build, run the suite (about 7 minutes on two cores)
 	@scripts/deps.sh scripts/deps-build.txt scripts/deps-test.txt
 	@scripts/test.sh
 

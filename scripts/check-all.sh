@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Everything, at full length: each preset's whole ctest, valgrind over the unit tests, long fuzzing.
+# Everything: the suite in each preset, the long forms in release and under the sanitizers, valgrind over the unit tests,
+# long fuzzing.
 # Goes on after a failure, so that one night shows everything; the summary and the status tell.
 set -u
 cd "$(dirname "$0")/.."
@@ -25,7 +26,7 @@ phase() # NAME COMMAND…
 preset()
 {
     cmake --preset "$1" >/dev/null && cmake --build --preset "$1" &&
-        ctest --preset "$1" -j "$jobs"
+        ctest --preset "$1" -LE long -j $((2 * jobs))
 }
 
 # An error of memory is in this log of valgrind's; leaks are not asked for.
@@ -71,7 +72,7 @@ valgrind_units()
 phase "lint" scripts/lint.sh all
 phase "the analyzer over the tests" scripts/lint.sh deep-tidy
 phase "release, installation, subsets" scripts/test.sh
-phase "release, long" ctest --preset release -L long
+phase "release, long" ctest --preset release -L long -j $((2 * jobs))
 phase "dev" preset dev
 phase "clang" preset clang
 phase "asan" scripts/sanitize.sh asan

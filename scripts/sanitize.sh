@@ -23,4 +23,4 @@ fixed=""
 if [ "$preset" = tsan ] && setarch -R true 2>/dev/null; then
     fixed="setarch -R"
 fi
-exec $fixed ctest --preset "$preset" -j "${JOBS:-2}" "$@"
+exec $fixed ctest --preset "$preset" -j $((2 * ${JOBS:-2})) "$@"

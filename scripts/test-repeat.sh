@@ -15,7 +15,7 @@ round=0
 passes=0
 while [ $round -lt "$times" ]; do
     round=$((round + 1))
-    if ctest --preset release -LE 'long|sanitized' -j "${JOBS:-2}" "$@" >build/repeat/$round 2>&1; then
+    if ctest --preset release -LE 'long|sanitized' -j $((2 * ${JOBS:-2})) "$@" >build/repeat/$round 2>&1; then
         passes=$((passes + 1))
         echo "round $round of $times: passed"
     else
