@@ -6,7 +6,7 @@
 #ifndef WEFT_TESTS_LINK_USER_H
 #define WEFT_TESTS_LINK_USER_H
 
-#include "fake.h"
+#include "unit/link/ends.h"
 
 #define CHUNKS_MAX 400
 #define CHUNK_LEN 200

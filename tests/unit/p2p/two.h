@@ -6,7 +6,7 @@
 #ifndef WEFT_TESTS_P2P_TWO_H
 #define WEFT_TESTS_P2P_TWO_H
 
-#include "unit/link/fake.h"
+#include "unit/link/ends.h"
 
 #include "p2p/internal.h"
 
