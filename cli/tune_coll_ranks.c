@@ -183,14 +183,14 @@ static bool ping(const struct rank *rank)
                : from_other(rank, &word, sizeof(word)) && to_other(rank, &word, sizeof(word));
 }
 
-/* count messages of len from rank 0 to rank 1, then an answer. */
+/* count messages of len from rank 0 to rank 1, each to a place of its own, then an answer. */
 static bool stream(const struct rank *rank, uint8_t *data, size_t len, unsigned count)
 {
     weft_request_t requests[BURST];
     uint64_t word = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        uint8_t *at = data + (len > sizeof(word) ? 0 : i * len);
+        uint8_t *at = data + i * len;
         weft_status_t status = rank->number == 0
                                    ? weft_send(rank->comm, at, len, 1, 2, &requests[i])
                                    : weft_recv(rank->comm, at, len, 0, 2, NULL, &requests[i]);
@@ -207,7 +207,7 @@ static bool stream(const struct rank *rank, uint8_t *data, size_t len, unsigned 
 
 static bool measure_path(struct rank *rank, const char *name, struct tune_coll_path *path)
 {
-    uint8_t *data = calloc(1, LONG_LEN);
+    uint8_t *data = calloc(LONGS, LONG_LEN);
     bool is_fine =
         data != NULL ? join(rank, name) : weft_crew_fail(rank->crew, "no memory to measure in");
     double half = 0, burst = 0, longs = 0;
