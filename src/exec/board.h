@@ -45,8 +45,8 @@ struct weft_board_seat {
     struct weft_board_line lines[WEFT_BOARD_LINES];
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t ended;
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t asleep;
-    _Atomic uint32_t has_failed; /* its communicator has: it shows nothing any more */
-    _Atomic uint32_t cpu;        /* where it was when it showed something last, + 1 */
+    _Atomic uint32_t failed; /* what its communicator ended with: it shows nothing any more */
+    _Atomic uint32_t cpu;    /* where it was when it showed something last, + 1 */
     /* the latest operation that it claims steps of; + 1: it has done */
     _Alignas(WEFT_BOARD_STRIDE) _Atomic uint32_t claims;
 };

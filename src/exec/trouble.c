@@ -28,10 +28,11 @@ static uint32_t missing_rank(const struct weft_exec_run *run)
 
 void weft_exec_show_failure(struct weft_exec_run *run)
 {
+    uint32_t failed = (uint32_t)(run->status != WEFT_OK ? run->status : WEFT_ERR_PEER);
     for (uint32_t i = 0; i < run->job->stages; i++) {
         struct weft_exec_group *group = run->job->stage[i].group;
         if (group->board != NULL) {
-            atomic_store(&group->board->seats[group->board->rank].has_failed, 1);
+            atomic_store(&group->board->seats[group->board->rank].failed, failed);
         }
     }
 }
@@ -116,12 +117,16 @@ bool weft_exec_check_end(struct weft_exec_run *run)
     return true;
 }
 
-/* Has a member whom somebody may wait for given up? *rank_p: of the communicator, or NO_RANK. */
-static bool has_member_failed(const struct weft_exec_run *run, uint32_t *rank_p)
+/* Has a member whom somebody may wait for given up? *rank_p: of the communicator, or NO_RANK; *status_p: what others say
+ * for it. What it cannot reach is not dead: nobody makes that of it. */
+static bool has_member_failed(const struct weft_exec_run *run, uint32_t *rank_p,
+                              weft_status_t *status_p)
 {
     const struct weft_board *board = run->board;
     for (uint32_t i = 0; board != NULL && i < board->ranks; i++) {
-        if (i != board->rank && atomic_load(&board->seats[i].has_failed) != 0) {
+        uint32_t failed = i != board->rank ? atomic_load(&board->seats[i].failed) : 0;
+        if (failed != 0) {
+            *status_p = failed == WEFT_ERR_NETWORK ? WEFT_ERR_NETWORK : WEFT_ERR_PEER;
             *rank_p = run->group->members != NULL ? run->group->members[i] : i;
             return true;
         }
@@ -151,7 +156,7 @@ static bool check_gone(struct weft_exec_run *run, uint64_t now_ns)
     if (run->await.word == NULL ||
         !exec->spec.is_gone(exec->spec.owner, run->group, missing_rank(run), &gone)) {
         uint32_t told = atomic_load(weft_p2p_comm_told(exec->spec.messages));
-        if (!has_member_failed(run, &gone.rank) || !is_verdict_missing(exec, now_ns)) {
+        if (!has_member_failed(run, &gone.rank, &status) || !is_verdict_missing(exec, now_ns)) {
             return false;
         }
         snprintf(gone.text, sizeof(gone.text), "a rank has failed, and the verdict does not come");

@@ -96,7 +96,7 @@ bool weft_exec_has_withdrawn(const struct weft_exec_run *run)
     for (uint32_t rank = 0; rank < board->ranks; rank++) {
         const struct weft_board_seat *seat = &board->seats[rank];
         /* Who has ended this operation needed everybody for it, and failed later. */
-        if (rank != board->rank && atomic_load(&seat->has_failed) != 0 &&
+        if (rank != board->rank && atomic_load(&seat->failed) != 0 &&
             !weft_board_is_past(atomic_load(&seat->ended), end)) {
             return true;
         }
