@@ -21,6 +21,7 @@
 #define READY 0
 #define GO 1
 #define OVER 2
+#define ENTERED 3
 #define SAID_LEN 8192
 
 enum fault { OTHER_CALL, NEVER_COMES, IS_KILLED, IS_STOPPED, NO_CONTROL_CALL, NO_DUPLICATE };
@@ -48,10 +49,13 @@ static weft_status_t call_wrongly(weft_comm_t comm, const struct plan *plan, int
 {
     float in[8] = {0}, out[8];
     weft_comm_t copy;
+    weft_request_t request;
+    weft_status_t status;
     if (plan->fault == IS_KILLED) { /* one of them, anywhere */
         return allreduce_for_ever(comm);
     }
     if (rank == ODD && plan->fault == OTHER_CALL) {
+        harness_wait_reach(&shared->word[ENTERED], RANKS - 1, MESSAGES_WAIT_MS);
         return weft_broadcast(comm, in, out, 3, WEFT_F32, 0, NULL);
     }
     if (rank == ODD) { /* awake, or stopped here */
@@ -64,7 +68,9 @@ static weft_status_t call_wrongly(weft_comm_t comm, const struct plan *plan, int
     if (plan->fault == NO_DUPLICATE) {
         return weft_comm_duplicate(comm, &copy);
     }
-    return weft_allreduce(comm, in, out, 8, WEFT_F32, WEFT_SUM, NULL);
+    status = weft_allreduce(comm, in, out, 8, WEFT_F32, WEFT_SUM, &request);
+    atomic_fetch_add(&shared->word[ENTERED], 1);
+    return status == WEFT_OK ? weft_wait(&request, WEFT_NO_LIMIT) : status;
 }
 
 static int body(int rank, struct harness_shared *shared, void *arg)
