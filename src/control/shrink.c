@@ -283,7 +283,17 @@ static bool goes_on(const struct weft_control *control, const struct petition *p
     return petition->has_asked[i] != 0 && control->is_gone[petition->members[i]] == 0;
 }
 
-static struct tally count(const struct weft_control *control, const struct petition *petition)
+/* One that has asked may have lost its parent since, and is on its way to another: the decision would not reach it, nor
+ * what the others then send. */
+static bool is_awaited(struct weft_control *control, const struct petition *petition, uint32_t i)
+{
+    uint32_t rank = petition->members[i];
+    return control->is_gone[rank] == 0 &&
+           (!petition->has_asked[i] ||
+            (rank != control->self.rank && weft_control_way_to(control, rank) == NULL));
+}
+
+static struct tally count(struct weft_control *control, const struct petition *petition)
 {
     struct tally tally = {0};
     uint32_t lowest = WEFT_WIRE_NO_RANK;
@@ -291,7 +301,7 @@ static struct tally count(const struct weft_control *control, const struct petit
         uint32_t rank = petition->members[i];
         uint8_t how = control->is_gone[rank];
         tally.asked += goes_on(control, petition, i);
-        tally.missing += how == 0 && !petition->has_asked[i];
+        tally.missing += is_awaited(control, petition, i);
         if (how == 0 || how == WEFT_GONE_UNREACHED) {
             tally.maybe_alive++;
             if (rank < lowest) {
@@ -372,7 +382,7 @@ static void tell_pending(struct weft_control *control, const struct petition *pe
     uint8_t bytes[8 + 4 * NAMED_MAX] = {0};
     uint32_t named = 0;
     for (uint32_t i = 0; i < petition->count && named < NAMED_MAX; i++) {
-        if (!petition->has_asked[i] && control->is_gone[petition->members[i]] == 0) {
+        if (is_awaited(control, petition, i)) {
             put32(bytes + 8 + 4 * (size_t)named++, petition->members[i]);
         }
     }

@@ -19,7 +19,7 @@
 #define WITHDRAW 1  /* flags, as src/control/shrink.c has them */
 #define WITHDRAWN 2 /* the same */
 
-static _Atomic uint32_t asked, withdrawals; /* that went up */
+static _Atomic uint32_t decided, asked, withdrawals; /* that went up */
 static uint64_t timeout_ms;
 
 /* There is nobody above; what would go there is looked at here. */
@@ -33,6 +33,8 @@ weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wi
     (void)payload;
     (void)len;
     atomic_fetch_add(&asked, frame->type == WEFT_WIRE_SHRINK);
+    atomic_fetch_add(&decided, frame->type == WEFT_WIRE_SHRUNK && frame->flags == 0 &&
+                                   frame->dst == WEFT_WIRE_NO_RANK);
     if (frame->type == WEFT_WIRE_SHRINK && (frame->flags & WITHDRAW) != 0) {
         atomic_fetch_add(&withdrawals, 1);
     }
@@ -143,6 +145,41 @@ static void without_an_answer_the_call_ends_all_the_same(void **state)
     assert_int_equal(caller.status, WEFT_ERR_TIMEOUT);
 }
 
+/* A member's wish reaches the coordinator. */
+static void ask(struct weft_control *control, uint32_t rank)
+{
+    struct weft_wire_frame frame = {.type = WEFT_WIRE_SHRINK,
+                                    .comm = CHANNEL,
+                                    .src = rank,
+                                    .dst = WEFT_WIRE_NO_RANK,
+                                    .number = NUMBER,
+                                    .len = 4 * LONE_RANKS};
+    uint8_t bytes[4 * LONE_RANKS];
+    for (uint32_t i = 0; i < LONE_RANKS; i++) {
+        put32(bytes + 4 * (size_t)i, i);
+    }
+    weft_engine_lock(control->engine);
+    weft_control_shrink_arrived(control, NULL, &frame, bytes);
+    weft_engine_unlock(control->engine);
+}
+
+/* It asked by one who has died since, and has no parent at the moment. */
+static void nothing_is_decided_before_there_is_a_way_to_each(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_net_conn *conn = lone_coordinator(control);
+    control->is_gone[0] = WEFT_GONE_DEAD;
+    control->gone_count = 1;
+    control->children[0].conn = NULL;
+    atomic_store(&decided, 0);
+    ask(control, LONE_SELF);
+    ask(control, 2);
+    assert_int_equal(atomic_load(&decided), 0);
+    control->children[0].conn = conn;
+    ask(control, 2); /* as who has a new parent does */
+    assert_int_equal(atomic_load(&decided), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +191,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_abort_ends_it, lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(without_an_answer_the_call_ends_all_the_same, lone_set_up,
                                         lone_tear_down),
+        cmocka_unit_test_setup_teardown(nothing_is_decided_before_there_is_a_way_to_each,
+                                        lone_set_up, lone_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
