@@ -28,6 +28,14 @@ static void mark_gone(struct weft_control *control, uint32_t rank, uint8_t how)
 
 /* ---- verdicts ---- */
 
+/* Of a notice, to whoever is next. */
+static struct weft_wire_frame frame_of(const struct weft_control *control, enum weft_wire_type type,
+                                       uint64_t comm)
+{
+    return (struct weft_wire_frame){
+        .type = (uint8_t)type, .comm = comm, .src = control->self.rank, .dst = WEFT_WIRE_NO_RANK};
+}
+
 /* Greater than all that this rank knows of, and no other rank gives it: who coordinates may be two for a while, or have died
  * before everybody heard of its latest. */
 uint32_t weft_control_next_verdict(uint32_t latest, uint32_t rank, uint32_t ranks)
@@ -97,10 +105,7 @@ static bool is_known(const struct weft_control *control, uint64_t comm,
 void weft_control_judge(struct weft_control *control, uint64_t comm,
                         const struct weft_wire_notice *notice)
 {
-    struct weft_wire_frame frame = {.type = WEFT_WIRE_VERDICT,
-                                    .comm = comm,
-                                    .src = control->self.rank,
-                                    .dst = WEFT_WIRE_NO_RANK};
+    struct weft_wire_frame frame = frame_of(control, WEFT_WIRE_VERDICT, comm);
     uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
     size_t len = weft_wire_notice_encode(notice, bytes);
     weft_control_heal_judged(control, comm, notice->rank);
@@ -159,10 +164,7 @@ static void number(struct weft_control *control, struct weft_wire_notice *notice
 static void pass_up(struct weft_control *control, uint64_t comm,
                     const struct weft_wire_notice *notice)
 {
-    struct weft_wire_frame frame = {.type = WEFT_WIRE_VERDICT,
-                                    .comm = comm,
-                                    .src = control->self.rank,
-                                    .dst = WEFT_WIRE_NO_RANK};
+    struct weft_wire_frame frame = frame_of(control, WEFT_WIRE_VERDICT, comm);
     uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
     if (control->parent != NULL && notice->number != 0 &&
         (comm != 0 || notice->rank != control->parent_rank)) {
@@ -174,10 +176,7 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
                          const struct weft_wire_notice *notice)
 {
     struct weft_wire_notice verdict = *notice;
-    struct weft_wire_frame frame = {.type = WEFT_WIRE_REPORT,
-                                    .comm = comm,
-                                    .src = control->self.rank,
-                                    .dst = WEFT_WIRE_NO_RANK};
+    struct weft_wire_frame frame = frame_of(control, WEFT_WIRE_REPORT, comm);
     uint8_t bytes[WEFT_WIRE_NOTICE_MAX];
     bool is_kept;
     if (is_known(control, comm, notice)) {

@@ -50,7 +50,7 @@ static inline int lone_set_up(void **state)
     control->is_out = calloc(LONE_RANKS, sizeof(*control->is_out));
     assert_true(control->children != NULL && control->is_gone != NULL && control->is_out != NULL);
     control->child_room = 1;
-    control->beat_ns = weft_clock_ns(); /* it has not slept */
+    control->beat_ns = UINT64_MAX / 2; /* it does not sleep, however busy the machine is */
     weft_control_heal_open(control);
     *state = control;
     return 0;

@@ -19,7 +19,8 @@
 #define WITHDRAW 1  /* flags, as src/control/shrink.c has them */
 #define WITHDRAWN 2 /* the same */
 
-static _Atomic uint32_t decided, asked, withdrawals; /* that went up */
+static _Atomic uint32_t asked, withdrawals; /* that went up */
+static _Atomic uint32_t decided;            /* told to all below */
 static uint64_t timeout_ms;
 
 /* There is nobody above; what would go there is looked at here. */
