@@ -54,15 +54,20 @@ static void say_bye(struct weft_control *control)
 }
 
 /* Who leaves right after a verdict, as most programs do, may be the only one who knows it, and those who look for a parent
- * would judge anew: it waits for them. */
+ * would judge anew: it waits for them, and until its own parent has told all others. */
 static void await_orphans(struct weft_control *control)
 {
-    uint64_t deadline_ns = control->judged_ns + ORPHANS_MS * WEFT_NS_PER_MS;
+    uint64_t deadline_ns, since_ns;
     _Atomic uint32_t never = 0;
-    bool is_expecting = control->judged_ns != 0;
+    bool is_expecting;
+    weft_engine_lock(control->engine);
+    since_ns = weft_control_heal_is_hearing(control) ? weft_clock_ns() : control->judged_ns;
+    weft_engine_unlock(control->engine);
+    deadline_ns = since_ns + ORPHANS_MS * WEFT_NS_PER_MS;
+    is_expecting = since_ns != 0;
     while (is_expecting && weft_clock_ns() < deadline_ns) {
         weft_engine_lock(control->engine);
-        is_expecting = weft_control_heal_expects(control);
+        is_expecting = weft_control_heal_expects(control) || control->is_word_due;
         weft_engine_unlock(control->engine);
         if (is_expecting) {
             weft_engine_wait(control->engine, &never, weft_clock_after_ms(1));

@@ -54,8 +54,8 @@ struct weft_control_heal *weft_heal_of(struct weft_control *control)
 
 void weft_heal_schedule(struct weft_control_heal *heal)
 {
-    const uint64_t times[] = {heal->serve_ns, heal->port_ns,  heal->seek_ns,
-                              heal->again_ns, heal->adopt_ns, heal->check_ns};
+    const uint64_t times[] = {heal->serve_ns, heal->port_ns,  heal->seek_ns, heal->again_ns,
+                              heal->adopt_ns, heal->check_ns, heal->hear_ns};
     uint64_t due_ns = 0;
     for (size_t i = 0; i < WEFT_COUNT_OF(times); i++) {
         if (times[i] != 0 && (due_ns == 0 || times[i] < due_ns)) {
@@ -96,6 +96,7 @@ static void stop_seeking(struct weft_control_heal *heal)
 static void take_parent(struct weft_control *control, struct weft_net_conn *conn)
 {
     stop_seeking(control->heal);
+    weft_heal_hear_close(control->heal);
     control->heal->again_ns = 0;
     control->heal->rounds = 0;
     control->parent = conn;
@@ -108,12 +109,12 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
     weft_control_ways_renew(control);
     weft_control_shrink_moved(control);
     weft_control_mend_beat(conn); /* until we have spoken it is nothing */
-    weft_control_tell_below(control, conn);
     weft_control_history_tell(control, conn, WEFT_WIRE_REPORT);
     weft_control_tell_closed(control,
                              conn); /* after it: who closed may have done so for a verdict */
-    weft_control_shrink_tell(control, conn);
     weft_heal_report_again(control->heal, false);
+    weft_control_tell_below(control, conn); /* after all these: a new coordinator waits for it */
+    weft_control_shrink_tell(control, conn);
     weft_log(control, INFO, "this rank is below rank %u now", conn->peer_rank);
 }
 
@@ -210,6 +211,7 @@ static void become_top(struct weft_control_heal *heal)
         control->parent_watch = weft_control_watch_open(control, WEFT_WIRE_NO_RANK);
         weft_log(control, INFO, "this rank coordinates now");
         weft_control_shrink_moved(control);
+        weft_heal_hear(heal);
     }
     weft_heal_report_again(heal, true);
     weft_control_news_flush(control); /* our former parent may not have told those below us */
@@ -331,6 +333,9 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_heal_take_over_port(heal);
     }
     weft_heal_below(heal, now_ns);
+    if (heal->hear_ns != 0 && now_ns >= heal->hear_ns) {
+        weft_heal_hear_due(heal, now_ns);
+    }
     if (heal->again_ns != 0 && now_ns >= heal->again_ns) {
         look_again(heal, now_ns);
     }
@@ -526,6 +531,7 @@ void weft_control_heal_close(struct weft_control *control)
     while ((node = weft_list_take(&heal->visitors)) != NULL) {
         weft_net_conn_close(WEFT_CONTAINER_OF(node, struct weft_net_conn, node));
     }
+    weft_heal_hear_close(heal);
     weft_heal_below_close(heal);
     weft_heal_reports_close(heal);
     weft_net_acceptor_close(heal->local);

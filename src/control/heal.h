@@ -35,6 +35,12 @@ struct weft_control_heal {
     enum weft_control_part part;
     uint64_t few_ns; /* since when it does not reach most of the others; 0: it does */
 
+    /* coordinating anew */
+    uint8_t *
+        is_awaited; /* [ranks]: has not told yet what it knows; owned; NULL: nobody is waited for */
+    uint32_t awaited_count;
+    uint64_t hear_ns, hear_until_ns;
+
     /* those below */
     struct weft_list visitors; /* connections that have come and have not said anything yet */
     struct weft_list adoptions;
@@ -109,6 +115,13 @@ void weft_heal_reports_say(const struct weft_control *control, struct weft_net_c
 /* It is gone, and nobody saw how. */
 void weft_heal_absent(struct weft_control *control, uint32_t rank);
 void weft_heal_reports_close(struct weft_control_heal *heal);
+
+/* ---- heal_hear.c ---- */
+/* We coordinate from now on: those who may know more are waited for. */
+void weft_heal_hear(struct weft_control_heal *heal);
+void weft_heal_hear_due(struct weft_control_heal *heal, uint64_t now_ns);
+/* Twice is harmless. */
+void weft_heal_hear_close(struct weft_control_heal *heal);
 
 /* ---- aside.c ---- */
 /* One has come, and was let in. */

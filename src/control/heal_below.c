@@ -71,6 +71,7 @@ bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *co
     weft_control_tell_closed(control,
                              conn); /* after it: who closed may have done so for a verdict */
     weft_control_shrink_tell(control, conn);
+    weft_control_mend_beat(conn); /* it has all of it: see verdict.c */
     weft_log(control, INFO, "rank %u is below this rank now", conn->peer_rank);
     return true;
 }
@@ -246,7 +247,7 @@ bool weft_control_heal_expects(struct weft_control *control)
             return true;
         }
     }
-    return control->heal->is_seeking;
+    return control->heal->is_seeking || weft_control_heal_is_hearing(control);
 }
 
 void weft_heal_below_changed(struct weft_control_heal *heal, uint64_t from_ns)

@@ -96,8 +96,10 @@ struct weft_control {
     uint8_t *is_out;  /* [ranks]: gone, or seems so to us: no way leads over it; owned */
     uint32_t *
         via; /* [ranks]: by which child a rank was heard of, or NO_RANK; owned; NULL: nobody is gone */
-    uint32_t verdicts;   /* coordinator: how many were given */
-    uint64_t judged_ns;  /* when the latest came; 0: none has */
+    uint32_t verdicts;  /* coordinator: how many were given */
+    uint64_t judged_ns; /* when the latest came; 0: none has */
+    bool
+        is_word_due; /* our parent told it, and has not beaten since: it may not have told all yet */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_control_observer *observer; /* lent */
@@ -272,6 +274,10 @@ void weft_control_heal_opened(struct weft_control *control, struct weft_net_conn
 void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn *conn);
 /* Is there somebody who should hang below us and has not come yet? Or do we look for a parent? */
 bool weft_control_heal_expects(struct weft_control *control);
+/* We coordinate since a moment ago, and others may know of verdicts that we have not heard of: nothing is numbered. */
+bool weft_control_heal_is_hearing(const struct weft_control *control);
+/* All that these ranks (as on the wire) knew has come. */
+void weft_control_heal_told(struct weft_control *control, const uint8_t *ranks, size_t count);
 /* A connection was heard for the first time. */
 void weft_control_heal_heard(struct weft_control *control);
 /* The end of a connection made to heal the tree, on which its other end never spoke: that one may live, and have found

@@ -157,11 +157,11 @@ void weft_control_tell_below(struct weft_control *control, struct weft_net_conn 
     for (uint32_t rank = 0; bytes != NULL && rank < control->self.ranks; rank++) {
         const struct weft_net_conn *way =
             rank != control->self.rank ? weft_control_way_to(control, rank) : NULL;
-        if (way != NULL && way != conn && !control->is_gone[rank]) {
+        if (rank == control->self.rank || (way != NULL && way != conn && !control->is_gone[rank])) {
             put32(bytes + 4 * count++, rank);
         }
     }
-    if (count > 0) {
+    if (bytes != NULL) {
         weft_control_say(conn, &frame, bytes, 4 * count);
     }
     free(bytes);
@@ -176,6 +176,8 @@ static void below_arrived(struct weft_control *control, struct weft_net_conn *fr
     }
     if (from != control->parent && way_up(control) != NULL) {
         weft_control_say(control->parent, &onward, payload, frame->len);
+    } else if (from != control->parent) {
+        weft_control_heal_told(control, payload, frame->len / 4);
     }
 }
 
@@ -194,6 +196,7 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
     switch (frame->type) {
     case WEFT_WIRE_HEARTBEAT:
         weft_control_mend_acked(from, frame->number);
+        control->is_word_due &= from != control->parent;
         break;
     case WEFT_WIRE_WAYS:
         weft_control_ways_arrived(control, from, frame, payload);

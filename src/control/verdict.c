@@ -102,6 +102,16 @@ static bool is_known(const struct weft_control *control, uint64_t comm,
                      : weft_control_history_has(control, comm);
 }
 
+/* Who leaves for a verdict waits for it: were we to die while we tell, it may be the only one who knows. */
+static void beat_below(struct weft_control *control)
+{
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        if (control->children[i].conn != NULL) {
+            weft_control_mend_beat(control->children[i].conn);
+        }
+    }
+}
+
 void weft_control_judge(struct weft_control *control, uint64_t comm,
                         const struct weft_wire_notice *notice)
 {
@@ -117,6 +127,7 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
     weft_control_history_add(control, comm, notice);
     weft_control_flood(control, &frame, bytes, len);
     weft_control_aside_flood(control, &frame, bytes, len);
+    beat_below(control);
     if (comm == 0) {
         apply_to_rank(control, notice);
     } else if (is_open_here(control, comm)) {
@@ -128,8 +139,8 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
     }
 }
 
-/* A coordinator that has slept may have been stood in for: the verdict may lie before it. And who cannot reach some
- * may be the one that cannot be reached. */
+/* A coordinator that has slept may have been stood in for: the verdict may lie before it; of a new one somebody may know it
+ * already. And who cannot reach some may be the one that cannot be reached. */
 static bool may_judge(struct weft_control *control, const struct weft_wire_notice *notice)
 {
     if (!control->is_top && !weft_control_aside_stands_in(control)) {
@@ -138,7 +149,7 @@ static bool may_judge(struct weft_control *control, const struct weft_wire_notic
     if (notice->number != 0 || control->heal == NULL) {
         return true;
     }
-    return !weft_control_heart_is_waking(control) &&
+    return !weft_control_heart_is_waking(control) && !weft_control_heal_is_hearing(control) &&
            (!control->is_top || notice->status != WEFT_ERR_NETWORK ||
             weft_control_part_of(control) != WEFT_PART_UNKNOWN);
 }
@@ -251,7 +262,9 @@ void weft_control_notice_arrived(struct weft_control *control, const struct weft
         weft_control_report(control, frame->comm, &notice);
         return;
     }
-    if (from != control->parent && !is_known(control, frame->comm, &notice)) {
+    if (from == control->parent) {
+        control->is_word_due = true;
+    } else if (!is_known(control, frame->comm, &notice)) {
         pass_up(control, frame->comm, &notice);
     }
     weft_control_judge(control, frame->comm, &notice);
@@ -283,6 +296,7 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
     }
     if (conn == control->parent) {
         control->parent = NULL;
+        control->is_word_due = false;
         if (control->heal != NULL) {
             control->heal->parent_heard_ns = conn->heard_ns;
         }

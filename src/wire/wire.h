@@ -221,7 +221,7 @@ enum weft_wire_type {
     WEFT_WIRE_RESUME,   /* first on a connection that replaces another: number frames had come */
     WEFT_WIRE_SHRINK,   /* up: the sender asks who goes on; payload: see control/shrink.c */
     WEFT_WIRE_SHRUNK,   /* to all: these do */
-    WEFT_WIRE_BELOW,    /* up: these ranks are reached by way of the sender now */
+    WEFT_WIRE_BELOW, /* up: these ranks are reached by way of the sender now, and all they know has come */
     WEFT_WIRE_TYPE_END
 };
 

@@ -89,9 +89,10 @@ VERDICTS_PLANTED = {
     "BUG_SAID_ONCE": ("-DCRASHES=2", UNHEARD_OF),
     "BUG_FORGETS_KEPT": ("-DCRASHES=2", UNHEARD_OF),
     "BUG_NOT_TOLD_BELOW": ("-DCRASHES=2", UNHEARD_OF),
+    "BUG_JUDGES_UNHEARD": ("-DCRASHES=2", r"number_of\["),
     "BUG_NEWS_KEPT": ("-DCRASHES=1 -DCLOSES=1", UNHEARD_OF),
     "BUG_UNHEARD_IS_DEAD": ("-DCRASHES=1 -DSLOW=2", ALIVE),
-    "BUG_ADOPTS_TWICE": ("-DCRASHES=1 -DSLOW=1", ALIVE),
+    "BUG_ADOPTS_TWICE": ("-DCRASHES=1 -DSLOW=1", ALIVE + r"|kept\["),
 }
 
 # circles: the size in which it is shown that nothing goes in a circle, and spin's options for it

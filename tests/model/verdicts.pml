@@ -39,7 +39,7 @@
 #define WAY(kind, from, to) way[(kind)*RANKS * RANKS + AT(from, to)]
 #define ABOVE_AT_START(r) (((r)-1) / FAN)
 
-mtype = { HELLO, ACCEPT, REFUSE, ENDED, FIRST, REPORT, VERDICT, CLOSED, BYE };
+mtype = { HELLO, ACCEPT, REFUSE, ENDED, FIRST, REPORT, VERDICT, CLOSED, BYE, TOLD };
 
 chan way[2 * RANKS * RANKS] = [ROOM] of { mtype, byte, byte }; /* type, rank, number of a verdict */
 
@@ -54,11 +54,14 @@ byte number_of[RANKS * RANKS];   /* of verdicts */
 byte verdicts[RANKS];            /* the highest number so far */
 byte out[RANKS];                 /* set: gone, closed, or seems so to this rank */
 byte kept[RANKS];                /* set: reported, and not judged yet */
+byte kept_number[RANKS * RANKS]; /* of those the ones that somebody has judged; 0 */
 byte news[RANKS];                /* set: of closed, not told to those below */
 byte parent[RANKS], parent_kind[RANKS];
 byte children[RANKS], by_call[RANKS]; /* sets: those below; of which kind the connection is */
 byte heard[RANKS] = BIT(RANKS) - 1;                    /* set: neighbours that have said something on their connection */
 bool is_top[RANKS], is_seeking[RANKS], must_check[RANKS];
+bool is_hearing[RANKS]; /* coordinates, and does not judge before others have told it all */
+byte awaited[RANKS];    /* set: those */
 byte attempt[RANKS] = NONE;  /* whom it has dialled; NONE */
 byte there[RANKS] = NONE;    /* who lived when it was last dialled; NONE */
 byte visitors[RANKS]; /* set: have dialled, and said nothing yet */
@@ -133,13 +136,14 @@ inline hangs_up(me, other, kind)
 inline judge(me, rank, its_number)
 {
     kept[me] = kept[me] & ~BIT(rank);
+    kept_number[AT(me, rank)] = 0;
     if
     :: HAS(KNOWN(me), rank)
     :: else ->
         printf("rank %d hears that rank %d is dead (%d)\n", me, rank, its_number);
         assert(!LIVES(rank)); /* nobody is judged who lives */
         assert(crashes > 0);  /* nor who closed, unless that was lost with one who died */
-        assert(!LIVES(0) || slow > 0 || its_number > verdicts[me]); /* in one order */
+        assert(slow > 0 || its_number > verdicts[me]); /* in one order */
         gone[me] = gone[me] | BIT(rank);
         out[me] = out[me] | BIT(rank);
         number_of[AT(me, rank)] = its_number;
@@ -157,18 +161,25 @@ inline gives_verdict(me, rank, its_number)
     judge(me, rank, n)
 }
 
+inline keeps(me, rank, its_number)
+{
+    kept[me] = kept[me] | BIT(rank);
+    kept_number[AT(me, rank)] = (its_number != 0 -> its_number : kept_number[AT(me, rank)])
+}
+
 inline report(me, rank, its_number)
 {
     if
     :: HAS(KNOWN(me), rank)
-    :: !HAS(KNOWN(me), rank) && is_top[me] -> gives_verdict(me, rank, its_number)
+    :: !HAS(KNOWN(me), rank) && is_top[me] && (its_number != 0 || !is_hearing[me]) ->
+        gives_verdict(me, rank, its_number)
     :: else ->
 #ifndef BUG_SAID_ONCE
-        kept[me] = kept[me] | BIT(rank);
+        keeps(me, rank, its_number);
 #endif
         if
         :: parent[me] != NONE -> say(parent_kind[me], me, parent[me], REPORT, rank, its_number)
-        :: else -> kept[me] = kept[me] | BIT(rank)
+        :: else -> keeps(me, rank, its_number)
         fi
     fi
 }
@@ -184,7 +195,7 @@ inline reports_again(me)
     do
     :: x < RANKS ->
         if
-        :: HAS(set, x) -> report(me, x, 0)
+        :: HAS(set, x) -> report(me, x, kept_number[AT(me, x)])
         :: else
         fi;
         x++
@@ -215,6 +226,7 @@ inline has_closed(me, rank)
     assert(!LIVES(rank));
     closed[me] = closed[me] | BIT(rank);
     kept[me] = kept[me] & ~BIT(rank);
+    kept_number[AT(me, rank)] = 0;
     out[me] = out[me] | BIT(rank);
     must_check[me] = true
 }
@@ -292,6 +304,8 @@ inline takes_parent(me, rank, kind)
     parent[me] = rank;
     parent_kind[me] = kind;
     is_top[me] = false;
+    is_hearing[me] = false;
+    awaited[me] = 0;
     out[me] = out[me] & ~BIT(rank);
 #ifdef BUG_UNHEARD_IS_DEAD
     heard[me] = heard[me] | BIT(rank);
@@ -305,7 +319,8 @@ inline takes_parent(me, rank, kind)
     adopter[me] = NONE;
     say(kind, me, rank, FIRST, 0, 0);
     tells_history(me, rank, kind, REPORT);
-    reports_again(me)
+    reports_again(me);
+    say(kind, me, rank, TOLD, 0, 0)
 }
 
 inline takes_child(me, rank, kind)
@@ -370,11 +385,41 @@ inline finds_above(me, rank)
     od
 }
 
+/* Those who are about to come may know verdicts of the one before, which it did not live to tell us. */
+inline begins_to_hear(me)
+{
+    j = 0;
+    do
+    :: j < RANKS ->
+        finds_above(me, j);
+        if
+        :: j == me || above != me || HAS(out[me] | children[me], j)
+        :: else -> awaited[me] = awaited[me] | BIT(j)
+        fi;
+        j++
+    :: else -> break
+    od;
+    is_hearing[me] = true
+}
+
+inline has_heard(me)
+{
+    is_hearing[me] = false;
+    awaited[me] = 0;
+    reports_again(me)
+}
+
 inline becomes_top(me)
 {
     printf("rank %d coordinates\n", me);
     is_seeking[me] = false;
     there[me] = NONE;
+#ifndef BUG_JUDGES_UNHEARD
+    if
+    :: !is_top[me] -> begins_to_hear(me)
+    :: else
+    fi;
+#endif
     is_top[me] = true;
     parent[me] = NONE;
     reports_again(me);
@@ -570,6 +615,7 @@ inline hears(me, from, kind)
         :: what == VERDICT -> judge(me, subject, number)
         :: what == CLOSED -> hears_closed(me, from, kind, subject)
         :: what == BYE -> rank_closed(me, from)
+        :: what == TOLD -> awaited[me] = awaited[me] & ~BIT(from)
         fi
     fi;
     subject = 0;
@@ -583,6 +629,7 @@ inline hears(me, from, kind)
      adopter[me] == NONE && (parent[me] == NONE || LIVES(parent[me])))
 #define HAS_END(me, from, kind)                                                                    \
     (!LIVES(from) && len(WAY(kind, from, me)) == 0 && HOLDS(me, from, kind))
+#define HAS_HEARD(me) (is_hearing[me] && (awaited[me] & ~out[me]) == 0)
 #define MAY_SEEK(me)                                                                               \
     (is_seeking[me] && attempt[me] == NONE && (adopter[me] == NONE || slow < SLOW))
 
@@ -596,6 +643,8 @@ inline forgets_all(r)
     out[r] = 0;
     kept[r] = 0;
     news[r] = 0;
+    is_hearing[r] = false;
+    awaited[r] = 0;
     parent[r] = NONE;
     children[r] = 0;
     by_call[r] = 0;
@@ -612,6 +661,7 @@ inline forgets_all(r)
     do
     :: i < RANKS ->
         number_of[AT(r, i)] = 0;
+        kept_number[AT(r, i)] = 0;
         empties(0, i, r);
         empties(1, i, r);
         i++
@@ -683,12 +733,14 @@ end:
                 may_die();
                 IT_IS(seeks(ME)) }
     :: atomic { ACTS && must_check[ME] -> may_die(); IT_IS(checks_below(ME)) }
+    :: atomic { ACTS && HAS_HEARD(ME) -> may_die(); IT_IS(has_heard(ME)) }
     :: ACTS && is_top[ME] && !is_seeking[ME] && STRAYS(ME) != 0 ->
 progress_by_time: /* now and then, for as long as it takes */
         d_step { looks_again(ME) }
 #if SLOW > 0
     :: d_step { LIVES(ME) && HAS(calls[ME], FROM) && slow < SLOW -> ends_call(ME, FROM); n = 0 }
     :: d_step { LIVES(ME) && attempt[ME] == FROM && slow < SLOW -> gives_up(ME); n = 0 }
+    :: d_step { ACTS && is_hearing[ME] && slow < SLOW -> slow++; has_heard(ME); n = 0 }
 #endif
     od
 }
@@ -715,6 +767,7 @@ inline grows_tree()
 inline looks_back()
 {
     i = 0;
+    j = NONE;
     n = 0;
     set = 0;
     do
@@ -723,18 +776,19 @@ inline looks_back()
         :: LIVES(i) ->
             assert(KNOWN(i) == ended); /* everybody knows of all */
             assert(kept[i] == 0);
-            assert(!is_seeking[i]);
+            assert(!is_seeking[i] && !is_hearing[i]);
             assert(is_top[i] || parent[i] != NONE && HAS(children[parent[i]], i));
             assert(CLOSES > 0 || set == 0 || gone[i] == set - 1); /* and thinks the same of it */
             set = gone[i] + 1;
             n = n + is_top[i];
             x = 0;
             do
-            :: x < RANKS -> /* by the same number, while the coordinator lives */
-                assert(!LIVES(0) || slow + CLOSES > 0 || number_of[AT(i, x)] == number_of[x]);
+            :: x < RANKS -> /* by the same number */
+                assert(j == NONE || slow + CLOSES > 0 || number_of[AT(i, x)] == number_of[AT(j, x)]);
                 x++
             :: else -> break
-            od
+            od;
+            j = i
         :: else
         fi;
         i++

@@ -84,12 +84,90 @@ static void become_coordinator(struct weft_control *control)
     assert_true(control->is_top);
 }
 
-static void who_was_awake_when_the_coordinator_died_judges_at_once(void **state)
+/* It knows of no verdict. */
+static struct weft_net_conn *comes(struct weft_control *control, uint32_t rank)
+{
+    struct weft_net_conn *conn = lone_conn(control, rank, ROLE_CHILD, WEFT_WIRE_HEAL);
+    control->children[0] = (struct weft_control_child){.rank = rank, .conn = conn};
+    control->child_count = 1;
+    lone_speaks(control, conn);
+    return conn;
+}
+
+/* And all that it knew has come. */
+static void has_told(struct weft_control *control, struct weft_net_conn *conn)
+{
+    struct weft_wire_frame frame = {
+        .type = WEFT_WIRE_BELOW, .src = conn->peer_rank, .dst = LONE_SELF, .len = 4};
+    uint8_t bytes[4];
+    put32(bytes, conn->peer_rank);
+    weft_engine_lock(control->engine);
+    conn->ops->frame(conn, &frame, bytes);
+    weft_engine_unlock(control->engine);
+}
+
+static void a_new_coordinator_judges_when_all_others_have_told_what_they_know(void **state)
 {
     struct weft_control *control = *state;
+    struct weft_net_conn *conn;
     become_coordinator(control);
+    assert_int_equal(control->is_gone[0], 0);
+    conn = comes(control, 2);
+    assert_int_equal(control->is_gone[0], 0);
+    has_told(control, conn);
     assert_int_equal(control->is_gone[0], WEFT_GONE_DEAD);
     assert_int_not_equal(control->verdicts, 0);
+}
+
+static void a_verdict_that_its_coordinator_told_some_before_it_died_stays_the_first(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_wire_notice notice = {
+        .status = WEFT_ERR_PEER, .rank = 0, .number = 3, .text = "rank 0 died"};
+    struct weft_net_conn *conn;
+    become_coordinator(control);
+    conn = comes(control, 2);
+    lone_hears(control, conn, WEFT_WIRE_REPORT, &notice);
+    assert_int_equal(control->is_gone[0], WEFT_GONE_DEAD);
+    assert_int_equal(control->verdicts, 3);
+    has_told(control, conn);
+    assert_int_equal(control->verdicts, 3); /* ours of the same is not given any more */
+    assert_int_equal(control->heal->report_count, 0);
+}
+
+static bool is_judged(void *arg)
+{
+    struct weft_control *control = arg;
+    struct weft_engine_timer *timer = &control->heal->timer;
+    weft_engine_lock(control->engine);
+    timer->fire(timer, weft_clock_ns());
+    weft_engine_unlock(control->engine);
+    return control->is_gone[0] == WEFT_GONE_DEAD;
+}
+
+static void who_does_not_come_is_not_waited_for_for_long(void **state)
+{
+    struct weft_control *control = *state;
+    uint64_t began_ns = weft_clock_ns();
+    become_coordinator(control);
+    assert_true(harness_wait_until(is_judged, control, 10000));
+    assert_true(weft_clock_ns() - began_ns >= 200 * WEFT_NS_PER_MS);
+}
+
+static void who_has_died_too_is_not_waited_for(void **state)
+{
+    struct weft_control *control = *state;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    control->table.pid[2] = (uint32_t)child;
+    become_coordinator(control);
+    assert_int_equal(control->is_gone[0], 0);
+    weft_heal_hear_due(control->heal, weft_clock_ns());
+    assert_int_equal(control->is_gone[0], WEFT_GONE_DEAD);
+    assert_int_equal(control->is_gone[2], WEFT_GONE_DEAD);
 }
 
 static void who_has_slept_since_it_last_heard_of_the_coordinator_lets_others_find_it_first(
@@ -212,8 +290,16 @@ int main(void)
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(a_new_child_that_never_spoke_is_called, lone_set_up,
                                         lone_tear_down),
-        cmocka_unit_test_setup_teardown(who_was_awake_when_the_coordinator_died_judges_at_once,
-                                        lone_set_up, lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_new_coordinator_judges_when_all_others_have_told_what_they_know, lone_set_up,
+            lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_verdict_that_its_coordinator_told_some_before_it_died_stays_the_first, lone_set_up,
+            lone_tear_down),
+        cmocka_unit_test_setup_teardown(who_does_not_come_is_not_waited_for_for_long, lone_set_up,
+                                        lone_tear_down),
+        cmocka_unit_test_setup_teardown(who_has_died_too_is_not_waited_for, lone_set_up,
+                                        lone_tear_down),
         cmocka_unit_test_setup_teardown(
             who_has_slept_since_it_last_heard_of_the_coordinator_lets_others_find_it_first,
             lone_set_up, lone_tear_down),
