@@ -308,21 +308,15 @@ weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t 
     return status;
 }
 
-void weft_comm_bind_job(const struct weft_collectives *it, struct weft_comm_shape *shape,
-                        const weft_call_t *call)
+void weft_comm_bind_phases(const struct weft_collectives *it, struct weft_exec_job *job,
+                           const weft_call_t *call)
 {
-    struct weft_exec_job *job = &shape->job;
-    if (job->stages == 1) {
-        job->stage[0].data.in = call->in;
-        job->stage[0].data.out = call->out;
-    } else {
-        struct weft_exec_data whole;
-        fill_data(call, it->whole.ranks, &whole);
-        for (uint32_t i = 0; i < job->stages; i++) {
-            const struct weft_plan_phase phase = {.is_between = job->stage[i].group == &it->cross};
-            uint8_t prelude = job->stage[i].data.prelude;
-            fill_phase(it, &phase, &whole, &job->stage[i]);
-            job->stage[i].data.prelude = prelude;
-        }
+    struct weft_exec_data whole;
+    fill_data(call, it->whole.ranks, &whole);
+    for (uint32_t i = 0; i < job->stages; i++) {
+        const struct weft_plan_phase phase = {.is_between = job->stage[i].group == &it->cross};
+        uint8_t prelude = job->stage[i].data.prelude;
+        fill_phase(it, &phase, &whole, &job->stage[i]);
+        job->stage[i].data.prelude = prelude;
     }
 }

@@ -35,6 +35,7 @@ static weft_status_t open_exec(struct weft_collectives *it)
     struct weft_comm *comm = it->comm;
     const struct weft_exec_spec spec = {
         .messages = it->messages,
+        .recorder = it->recorder,
         .ranks = comm->ranks,
         .is_crowded = comm->job->local_count > weft_comm_cpus(),
         .is_pulled = comm->job->params.number[WEFT_PARAM_CMA] == ON,
@@ -83,6 +84,7 @@ static weft_status_t set_up(struct weft_comm *comm, weft_coll_t first)
     it->comm = comm;
     it->recorder = weft_comm_recorder(comm);
     it->algorithm = "";
+    it->latest = &it->shapes[0];
     weft_list_open(&it->node);
     weft_comm_inquiry_open(it);
     status = weft_comm_find_local(it);
@@ -181,7 +183,8 @@ static void remember(struct weft_collectives *it, const weft_call_t *call,
                                     .controls = weft_control_channel_calls(it->comm->channel),
                                     .count = call->count};
     job->signature = it->chain;
-    job->number = number;
+    job->number = job->call.number = number;
+    job->call.chain = it->chain;
     job->timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : it->comm->timeout_ms;
     atomic_store_explicit(&it->number, number + 1, memory_order_release);
 }
@@ -242,39 +245,29 @@ static weft_status_t make_shape(struct weft_collectives *it, const weft_call_t *
     weft_status_t status = weft_comm_make_job(it, call, shape);
     if (status == WEFT_OK) {
         shape->signature = sign_pieces(it, call, shape->job.signature);
-        shape->what = what_of(call, weft_recorder_name(it->recorder, shape->algorithm));
+        shape->job.call = (struct weft_record_call){
+            .comm = it->comm->id,
+            .count = call->count,
+            .what = what_of(call, weft_recorder_name(it->recorder, shape->algorithm)),
+            .signature = shape->signature};
     } else {
         shape->is_used = false;
     }
     return status;
 }
 
-static inline void record(struct weft_collectives *it, const weft_call_t *call,
-                          struct weft_comm_shape *shape)
-{
-    const struct weft_record_call recorded = {.comm = it->comm->id,
-                                              .count = call->count,
-                                              .what = shape->what,
-                                              .number = shape->job.number,
-                                              .signature = shape->signature,
-                                              .chain = it->chain};
-    shape->job.record = weft_recorder_begin(it->recorder, &recorded);
-}
-
 static weft_status_t run_shape(struct weft_collectives *it, struct weft_comm_shape *shape,
                                const weft_call_t *call, weft_request_t *request_p)
 {
-    weft_status_t status;
-    weft_comm_bind_job(it, shape, call);
+    struct weft_exec_job *job = &shape->job;
+    weft_comm_bind_job(it, job, call);
     it->algorithm = shape->algorithm;
     remember(it, call, shape);
-    record(it, call, shape);
     if (request_p != NULL || is_grouped(it->comm) || weft_exec_is_queued(it->exec)) {
-        return begin(it, &shape->job, request_p);
+        job->record = weft_recorder_begin(it->recorder, &job->call);
+        return begin(it, job, request_p);
     }
-    status = weft_exec_run(it->exec, &shape->job);
-    weft_recorder_end(it->recorder, shape->job.record, status);
-    return status;
+    return weft_exec_run(it->exec, job);
 }
 
 /* Apart: a shape is long, and most calls find theirs. */
@@ -290,7 +283,7 @@ static __attribute__((noinline)) weft_status_t run_once(struct weft_collectives 
 static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
                          weft_request_t *request_p)
 {
-    struct weft_comm_shape *shape = find_shape(it, call);
+    struct weft_comm_shape *shape = it->latest;
     weft_status_t status = atomic_load_explicit(it->ended, memory_order_acquire);
     if (status != WEFT_OK) {
         return weft_fail(status, "%s", weft_p2p_comm_text(it->messages));
@@ -299,7 +292,8 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
         return run_once(it, call, request_p);
     }
     if (!is_same(shape, call)) {
-        status = make_shape(it, call, shape);
+        shape = it->latest = find_shape(it, call);
+        status = is_same(shape, call) ? WEFT_OK : make_shape(it, call, shape);
     }
     return status == WEFT_OK ? run_shape(it, shape, call, request_p) : status;
 }

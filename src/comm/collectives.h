@@ -78,7 +78,6 @@ struct weft_comm_shape {
     double scale;
     uint32_t signature;
     const char *algorithm; /* static */
-    uint64_t what;         /* for the recorder */
     struct weft_exec_job job;
     struct weft_exec_quick quick;
 };
@@ -121,6 +120,7 @@ struct weft_collectives {
     struct weft_comm_report *reports; /* [ranks], on a coordinator; owned */
     struct weft_comm_inquiry inquiry; /* on a coordinator */
     uint32_t late;                    /* call + 1 whose end was asked for */
+    struct weft_comm_shape *latest;   /* of shapes: most calls are like the one before */
     struct weft_comm_shape shapes[WEFT_COLLECTIVE_SHAPES];
 };
 
@@ -129,8 +129,18 @@ struct weft_collectives {
 weft_status_t weft_comm_make_job(struct weft_collectives *it, const weft_call_t *call,
                                  struct weft_comm_shape *shape);
 /* Buffers of a call whose shape is known. */
-void weft_comm_bind_job(const struct weft_collectives *it, struct weft_comm_shape *shape,
-                        const weft_call_t *call);
+void weft_comm_bind_phases(const struct weft_collectives *it, struct weft_exec_job *job,
+                           const weft_call_t *call);
+static inline void weft_comm_bind_job(const struct weft_collectives *it, struct weft_exec_job *job,
+                                      const weft_call_t *call)
+{
+    if (job->stages == 1) {
+        job->stage[0].data.in = call->in;
+        job->stage[0].data.out = call->out;
+    } else {
+        weft_comm_bind_phases(it, job, call);
+    }
+}
 
 /* ---- reports.c: hooks of exec ---- */
 /* "allreduce #12 (f32 x 100, sum)" */

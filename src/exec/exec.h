@@ -10,6 +10,7 @@
 #include "exec/board.h"
 #include "p2p/p2p.h"
 #include "plan/plan.h"
+#include "watch/watch.h"
 
 #define WEFT_EXEC_STAGES 3
 
@@ -74,7 +75,7 @@ struct weft_exec_move {
     bool is_final;
     uint32_t peer, index;
     struct weft_exec_place to, from, own;
-    size_t len;
+    size_t len, count; /* the latter in elements, of a reduction */
 };
 struct weft_exec_quick {
     uint32_t count;
@@ -89,7 +90,8 @@ struct weft_exec_job {
     uint32_t signature;                  /* of the call: two that differ never exchange data */
     uint32_t number;                     /* of the call on this communicator */
     uint64_t timeout_ms;                 /* or WEFT_NO_LIMIT */
-    uint64_t record;                     /* its owner's */
+    struct weft_record_call call;        /* for the recorder */
+    uint64_t record;                     /* its line there; 0: none */
     const struct weft_exec_quick *quick; /* lent; NULL: there is none */
 };
 /* Sets job->quick, if it has a short plan. */
@@ -112,6 +114,7 @@ struct weft_exec_lengths {
 
 struct weft_exec_spec {
     struct weft_p2p_comm *messages; /* of this communicator's collectives alone; lent */
+    struct weft_recorder *recorder; /* lent */
     uint32_t ranks;
     bool is_crowded; /* more ranks than CPUs here */
     bool is_pulled;  /* by CMA wherever it may be; else whichever way is the faster one */
@@ -140,9 +143,9 @@ void weft_exec_close(struct weft_exec *exec);
 /* Is anything under way that was only begun? Then a blocking one must be begun behind it. */
 bool weft_exec_is_queued(const struct weft_exec *exec);
 
-/* Runs it here and returns its result. */
+/* Runs it here, recorded, and returns its result. */
 weft_status_t weft_exec_run(struct weft_exec *exec, struct weft_exec_job *job);
-/* Begins it; the request is ended when it is done. The job is copied. */
+/* Begins it; the request is ended when it is done, and its record by whoever made that. The job is copied. */
 weft_status_t weft_exec_begin(struct weft_exec *exec, const struct weft_exec_job *job,
                               weft_request_t request);
 /* Of the messages of a stage of a call: calls that differ never match. */

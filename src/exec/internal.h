@@ -172,7 +172,7 @@ bool weft_exec_prelude(struct weft_exec_run *run); /* false: it goes no further 
 bool weft_exec_postlude(struct weft_exec_run *run);
 
 /* ---- quick.c ---- */
-weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job);
+weft_status_t weft_exec_run_quickly(struct weft_exec *exec, struct weft_exec_job *job);
 
 /* ---- memory.c: steps within this host's memory ---- */
 /* false: the run has failed, or its time is up. */
@@ -241,6 +241,19 @@ void weft_exec_show(struct weft_exec_run *run, uint32_t value);
 bool weft_exec_await_step(struct weft_exec_run *run, const struct weft_plan_step *step);
 void weft_exec_shared_end(struct weft_exec_run *run);
 void weft_exec_ring(struct weft_exec *exec, struct weft_exec_group *group);
+static inline void weft_exec_wake(struct weft_exec *exec, struct weft_exec_group *group)
+{
+    if (atomic_load_explicit(&group->board->table->sleepers, memory_order_relaxed) != 0) {
+        weft_exec_ring(exec, group);
+    }
+}
+/* Before this rank waits or leaves; with whoever says that it sleeps, then looks. */
+static inline void weft_exec_settle(struct weft_exec *exec, struct weft_exec_group *group)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    weft_exec_wake(exec, group);
+}
+/* To be settled. */
 static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_group *group,
                                        uint32_t signature, uint32_t value)
 {
@@ -254,10 +267,7 @@ static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_
     line->signature = signature;
     weft_board_tell_tsan(board->rank);
     atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst); /* with whoever says that it sleeps, then looks */
-    if (atomic_load_explicit(&board->table->sleepers, memory_order_relaxed) != 0) {
-        weft_exec_ring(exec, group);
-    }
+    weft_exec_wake(exec, group);
 }
 
 /* ---- trouble.c: what a long wait comes to ---- */

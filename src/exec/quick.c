@@ -86,6 +86,8 @@ void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick)
             return;
         }
         move->index = i;
+        move->count =
+            step.kind == WEFT_STEP_REDUCE ? move->len / weft_dtype_size(stage->data.dtype) : 0;
         quick->count += step.kind != WEFT_STEP_COPY || move->len > 0;
     }
     if (quick->slots_len <= stage->group->board->ring_len) {
@@ -97,12 +99,14 @@ void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick)
 
 struct scene { /* of one call */
     struct weft_exec *exec;
-    const struct weft_exec_job *job;
+    struct weft_exec_job *job;
     struct weft_board *board;
     const uint8_t *in;
     uint8_t *out;
     bool is_short;
+    bool is_unsettled; /* it has shown something, and may have to wake somebody */
     size_t slot_offset;
+    int looks; /* so often it has looked for the others */
 };
 
 static inline uint8_t *slot(const struct scene *scene, uint32_t rank)
@@ -149,7 +153,7 @@ static inline void reduce(const struct scene *scene, const struct weft_exec_move
     for (uint32_t rank = 0; rank < ranks; rank++) {
         sources[rank] = place(scene, rank == scene->board->rank ? &move->own : &move->from, rank);
     }
-    weft_reduce_run(&what, move->len / weft_dtype_size(data->dtype));
+    weft_reduce_run(&what, move->count);
     scene->exec->moved += (ranks + 1) * move->len;
 }
 
@@ -174,24 +178,26 @@ static __attribute__((noinline)) bool yield_for(const struct weft_board *board,
     return false;
 }
 
-static inline bool look_for(const struct scene *scene, uint32_t rank,
-                            const struct weft_board_line *line)
+static inline bool look_for(struct scene *scene, uint32_t rank, const struct weft_board_line *line)
 {
     const struct weft_board *board = scene->board;
+    int looks = 0;
     if (scene->exec->spec.is_crowded) {
+        scene->looks = WEFT_EXEC_LOOKS;
         return is_shown(board, line) || yield_for(board, line);
     }
-    for (int looks = 0; !is_shown(board, line); looks++) {
+    for (; !is_shown(board, line); looks++) {
         if (looks == WEFT_EXEC_LOOKS ||
             (looks == WEFT_EXEC_FIRST_LOOKS && weft_exec_is_beside(board, rank))) {
             return false;
         }
     }
+    scene->looks += looks;
     return true;
 }
 
 /* false: not yet, or something else was called there. */
-static inline bool await(const struct scene *scene, uint32_t rank)
+static inline bool await(struct scene *scene, uint32_t rank)
 {
     struct weft_board *board = scene->board;
     const struct weft_board_line *line = weft_board_line(board, rank);
@@ -203,7 +209,7 @@ static inline bool await(const struct scene *scene, uint32_t rank)
     return line->signature == scene->job->signature;
 }
 
-static inline bool await_move(const struct scene *scene, const struct weft_exec_move *move)
+static inline bool await_move(struct scene *scene, const struct weft_exec_move *move)
 {
     struct weft_board *board = scene->board;
     if (move->peer != WEFT_PLAN_ALL) {
@@ -218,12 +224,55 @@ static inline bool await_move(const struct scene *scene, const struct weft_exec_
     return true;
 }
 
+/* ---- recording: while the others' lines are on their way, and not before ours is on its ---- */
+
+static inline void record(const struct scene *scene)
+{
+    if (scene->job->record == 0) {
+        scene->job->record = weft_recorder_begin(scene->exec->spec.recorder, &scene->job->call);
+    }
+}
+
+/* The clock takes ten nanoseconds; who did not wait has ended within a microsecond of its beginning. */
+static inline void record_end(const struct scene *scene)
+{
+    struct weft_recorder *recorder = scene->exec->spec.recorder;
+    if (scene->looks < WEFT_EXEC_FIRST_LOOKS) {
+        weft_recorder_end_briefly(recorder, scene->job->record);
+    } else {
+        weft_recorder_end(recorder, scene->job->record, WEFT_OK);
+    }
+}
+
+/* Whoever sleeps is woken at once. One that just goes to sleep may be missed until our store has left this CPU;
+ * to wait for that here would cost as much as the other one's line takes to come: settle() looks again when it has. */
+static inline void show(struct scene *scene)
+{
+    const struct weft_exec_job *job = scene->job;
+    weft_exec_show_line(scene->exec, job->stage[0].group, job->signature, 1);
+    if (scene->exec->spec.is_crowded) {
+        weft_exec_settle(scene->exec, job->stage[0].group);
+    } else {
+        scene->is_unsettled = true;
+    }
+}
+
+static inline void settle(const struct scene *scene)
+{
+    if (scene->is_unsettled) {
+        weft_exec_settle(scene->exec, scene->job->stage[0].group);
+    }
+}
+
 /* The loop takes over; index: the step it begins with, or entry 1: the slots are not free yet. */
 static __attribute__((noinline)) weft_status_t go_on(const struct scene *scene, uint32_t entry,
                                                      uint32_t index, uint32_t slots_free)
 {
     struct weft_exec_run run = {0};
     const struct weft_exec_stage *stage = &scene->job->stage[0];
+    weft_status_t status;
+    settle(scene);
+    record(scene);
     weft_exec_run_open(&run, scene->exec, scene->job);
     run.board = scene->board;
     run.group = stage->group;
@@ -239,10 +288,12 @@ static __attribute__((noinline)) weft_status_t go_on(const struct scene *scene, 
         run.index = index;
         run.is_begun = true;
     }
-    return weft_exec_finish(&run);
+    status = weft_exec_finish(&run);
+    weft_recorder_end(scene->exec->spec.recorder, scene->job->record, status);
+    return status;
 }
 
-weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_exec_job *job)
+weft_status_t weft_exec_run_quickly(struct weft_exec *exec, struct weft_exec_job *job)
 {
     const struct weft_exec_quick *quick = job->quick;
     const struct weft_exec_stage *stage = &job->stage[0];
@@ -256,6 +307,7 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_ex
     uint32_t slots_free = quick->is_short
                               ? weft_board_take_line(scene.board)
                               : weft_board_take(scene.board, quick->slots_len, &scene.slot_offset);
+    job->record = 0;
     if (!weft_board_has_ended(scene.board, slots_free, &slow)) {
         return go_on(&scene, 1, 0, slots_free);
     }
@@ -264,13 +316,20 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, const struct weft_ex
         if (move->kind == WEFT_STEP_COPY) {
             copy(&scene, move);
         } else if (move->kind == WEFT_STEP_SHOW) {
-            weft_exec_show_line(exec, stage->group, job->signature, 1);
+            show(&scene);
+            record(&scene);
         } else if (move->kind == WEFT_STEP_REDUCE) {
             reduce(&scene, move);
-        } else if (!await_move(&scene, move)) {
-            return go_on(&scene, 0, move->index, slots_free);
+        } else {
+            record(&scene);
+            if (!await_move(&scene, move)) {
+                return go_on(&scene, 0, move->index, slots_free);
+            }
         }
     }
     weft_board_end(scene.board, 1, 0);
+    settle(&scene);
+    record(&scene);
+    record_end(&scene);
     return WEFT_OK;
 }

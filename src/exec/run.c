@@ -359,10 +359,14 @@ weft_status_t weft_exec_finish(struct weft_exec_run *run)
 weft_status_t weft_exec_run(struct weft_exec *exec, struct weft_exec_job *job)
 {
     struct weft_exec_run run;
+    weft_status_t status;
     if (job->quick != NULL) {
         return weft_exec_run_quickly(exec, job);
     }
+    job->record = weft_recorder_begin(exec->spec.recorder, &job->call);
     weft_exec_run_open(&run, exec, job);
     weft_exec_prepare(&run);
-    return weft_exec_finish(&run);
+    status = weft_exec_finish(&run);
+    weft_recorder_end(exec->spec.recorder, job->record, status);
+    return status;
 }

@@ -292,6 +292,19 @@ INLINE size_t run_blocks(const struct weft_reduce *what, struct kind kind,
     return at;
 }
 
+/* One word, as the shortest calls have: no masks, and nothing to find out. */
+INLINE void run_word(const struct weft_reduce *what, struct kind kind)
+{
+    vec sum = load_word(what->source[0]);
+
+    for (uint32_t s = 1; s < what->sources; s++) {
+        sum = combine(kind.dtype, kind.op, sum, load_word(what->source[s]));
+    }
+    for (uint32_t o = 0; o < what->outputs; o++) {
+        store_word(what->output[o], sum);
+    }
+}
+
 INLINE void run(const struct weft_reduce *call, size_t len, struct kind kind)
 {
     /* A copy: no store can change it, so that the loops keep it in registers. */
@@ -367,15 +380,27 @@ INLINE void narrow(weft_dtype_t dtype, const float *from, uint8_t *to, size_t co
 
 /* ---- one function for each pair that is computed differently ---- */
 
+/* The long part apart: what it keeps in registers would be saved for every word, too. */
 #define KERNEL_OF(name, computed, op, size)                                                        \
+    static __attribute__((noinline)) void long_##name(const struct weft_reduce *what, size_t len)  \
+    {                                                                                              \
+        run(what, len, (struct kind){WEFT_##computed, WEFT_##op, false, false});                   \
+    }                                                                                              \
     static void name(const struct weft_reduce *what, size_t count)                                 \
     {                                                                                              \
-        run(what, count *(size), (struct kind){WEFT_##computed, WEFT_##op, false, false});         \
+        const size_t len = count * (size);                                                         \
+                                                                                                   \
+        if (len == sizeof(uint64_t) && !is_small(WEFT_##computed)) {                               \
+            run_word(what, (struct kind){WEFT_##computed, WEFT_##op, false, false});               \
+        } else {                                                                                   \
+            long_##name(what, len);                                                                \
+        }                                                                                          \
     }
 #define KERNEL(op, dtype) KERNEL_OF(op##_##dtype, dtype, op, size_of(WEFT_##dtype))
 #define BIT_KERNEL(op) KERNEL_OF(op##_bits, U8, op, weft_dtype_size(what->dtype))
 /* A sum may be scaled. Two functions, so that the plain one is short and quick for a few elements. */
 #define SUM_KERNEL(dtype)                                                                          \
+    KERNEL_OF(plain_##dtype, dtype, SUM, size_of(WEFT_##dtype))                                    \
     static __attribute__((noinline)) void scaled_##dtype(const struct weft_reduce *what,           \
                                                          size_t count)                             \
     {                                                                                              \
@@ -387,8 +412,7 @@ INLINE void narrow(weft_dtype_t dtype, const float *from, uint8_t *to, size_t co
         if (what->divide_by > 1 || (is_float(WEFT_##dtype) && what->before != 1.0)) {              \
             scaled_##dtype(what, count);                                                           \
         } else {                                                                                   \
-            run(what, count *size_of(WEFT_##dtype),                                                \
-                (struct kind){WEFT_##dtype, WEFT_SUM, false, false});                              \
+            plain_##dtype(what, count);                                                            \
         }                                                                                          \
     }
 

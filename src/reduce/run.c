@@ -75,8 +75,10 @@ static void check_vector(const void *vector, size_t len)
     }
 }
 
-static void check_vectors(const struct weft_reduce *what, size_t len)
+static void check_vectors(const struct weft_reduce *what, size_t count)
 {
+    size_t len = count * weft_dtype_size(what->dtype);
+
     for (uint32_t s = 0; s < what->sources; s++) {
         check_vector(what->source[s], len);
     }
@@ -85,10 +87,10 @@ static void check_vectors(const struct weft_reduce *what, size_t len)
     }
 }
 #else
-static inline void check_vectors(const struct weft_reduce *what, size_t len)
+static inline void check_vectors(const struct weft_reduce *what, size_t count)
 {
     (void)what;
-    (void)len;
+    (void)count;
 }
 #endif
 
@@ -97,7 +99,7 @@ void weft_reduce_run(const struct weft_reduce *what, size_t count)
     weft_reduce_kernel *kernel = kernels()->run[what->dtype][what->op];
 
     assert(kernel && what->sources - 1 < WEFT_REDUCE_SOURCES && what->outputs >= 1);
-    check_vectors(what, count * weft_dtype_size(what->dtype));
+    check_vectors(what, count);
     kernel(what, count);
 }
 

@@ -47,6 +47,20 @@ typedef lanes8 lanes8_anywhere ANYWHERE;
 
 /* ---- whole registers ---- */
 
+/* The first eight bytes of one; the others are 0. */
+INLINE vec load_word(const uint8_t *from)
+{
+    uint64_t word;
+    memcpy(&word, from, sizeof(word));
+    return (vec)(vu64){word};
+}
+
+INLINE void store_word(uint8_t *to, vec value)
+{
+    uint64_t word = ((vu64)value)[0];
+    memcpy(to, &word, sizeof(word));
+}
+
 INLINE vec load_vec(const uint8_t *from)
 {
     return *(const vec_anywhere *)from;

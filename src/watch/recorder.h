@@ -250,6 +250,18 @@ static inline void weft_recorder_end(struct weft_recorder *it, uint64_t record,
     }
 }
 
+/* The same of one that went well, and ended so soon after it began that nobody asks for the time. */
+static inline void weft_recorder_end_briefly(struct weft_recorder *it, uint64_t record)
+{
+    if (record != 0) {
+        uint64_t index = record - 1;
+        struct weft_record *line = &it->image->entry[index & it->mask];
+        uint64_t ticks = atomic_load_explicit(&line->began, memory_order_relaxed) >> 4 | 1;
+        atomic_store_explicit(&line->end, ticks << 12 | (index >> it->shift & 127),
+                              memory_order_release);
+    }
+}
+
 /* What a long wait knows of itself: for whom (of the communicator; WEFT_RECORD_ANY: nobody), how far. */
 void weft_recorder_note(struct weft_recorder *recorder, uint64_t record, uint32_t waits_for,
                         unsigned percent);

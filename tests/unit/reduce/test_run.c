@@ -12,7 +12,7 @@
 #define ROOM (MOST + 2 * GUARD + SHIFTS)
 static_assert(ROOM % 64 == 0, "the vectors begin at a line");
 
-static const size_t counts[] = {0,  1,  2,  3,  7,  8,   9,   15,   16,   17,
+static const size_t counts[] = {0,  1,  2,  3,  4,  7,   8,   9,    15,   16,  17,
                                 31, 33, 63, 64, 65, 100, 257, 1000, 4200, MOST};
 
 static _Alignas(64) uint8_t inputs[SOURCES][ROOM], results[OUTPUTS][ROOM];

@@ -108,6 +108,25 @@ static void off_records_nothing(void **state)
     weft_recorder_close(&recorder);
 }
 
+static void one_that_was_brief_ended_when_it_began(void **state)
+{
+    struct weft_recorder recorder = open_recorder(16);
+    const struct weft_record *line;
+    struct weft_recording *copy;
+    (void)state;
+    for (uint32_t i = 0; i < 20; i++) { /* so that the ring has gone around */
+        weft_recorder_end_briefly(&recorder, record_one(&recorder, i));
+    }
+    copy = copy_of(&recorder);
+    line = &copy->entry[3];
+    assert_int_equal((uint32_t)line->call, 19);
+    assert_int_equal(line->end >> 12, line->began >> 4 | 1);
+    assert_int_equal(line->end & 0xfff, WEFT_OK << 7 | 1);
+    free(copy);
+    weft_recorder_end_briefly(&recorder, 0); /* of one that was not recorded */
+    weft_recorder_close(&recorder);
+}
+
 /* Its line has another owner since. */
 static void a_late_end_does_not_end_another_operation(void **state)
 {
@@ -274,6 +293,7 @@ int main(void)
         cmocka_unit_test(the_ring_keeps_the_latest),
         cmocka_unit_test(sizes_become_powers_of_two),
         cmocka_unit_test(off_records_nothing),
+        cmocka_unit_test(one_that_was_brief_ended_when_it_began),
         cmocka_unit_test(a_late_end_does_not_end_another_operation),
         cmocka_unit_test(lines_that_are_not_whole_are_known),
         cmocka_unit_test(copies_of_a_busy_ring_have_whole_lines),
