@@ -8,12 +8,14 @@
 #include "arena.h"
 
 #include <sanitizer/asan_interface.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define ROOM ((size_t)1 << 20) /* an input that needs more gets it of malloc() */
 #define ALIGN ((size_t)64)
+#define PAGE ((size_t)4096)
 #define GAP ((size_t)64)
 #define FILL 0xbe /* what was never written, as AddressSanitizer has it */
 #define FILL_MAX 4096
@@ -27,7 +29,7 @@ struct head {
 };
 
 static struct {
-    _Alignas(4096) uint8_t memory[ROOM], kept[ROOM];
+    _Alignas(PAGE) uint8_t memory[ROOM], kept[ROOM];
     uint8_t kept_shadow[ROOM / 8];
     size_t used, live, kept_used, kept_live;
     bool is_open;
@@ -41,7 +43,9 @@ void __real_free(void *block);
 void *__wrap_malloc(size_t len);
 void *__wrap_calloc(size_t count, size_t len);
 void *__wrap_realloc(void *block, size_t len);
+void *__wrap_reallocarray(void *block, size_t count, size_t len);
 void *__wrap_aligned_alloc(size_t align, size_t len);
+int __wrap_vasprintf(char **text_p, const char *fmt, va_list args);
 void __wrap_free(void *block);
 
 /* ---- without sanitizers ---- */
@@ -84,10 +88,10 @@ static struct head *head_of(void *block)
 
 /* ---- blocks ---- */
 
-/* NULL: it is closed, or full. */
-static void *take(size_t len)
+/* align: at least ALIGN, up to a page. NULL: it is closed, or full. */
+static void *take(size_t align, size_t len)
 {
-    size_t at = (arena.used + GAP + ALIGN - 1) & ~(ALIGN - 1);
+    size_t at = (arena.used + GAP + align - 1) & ~(align - 1);
     uint8_t *block = arena.memory + at;
     if (!arena.is_open || len > ROOM || at + len + GAP > ROOM) {
         return NULL;
@@ -112,20 +116,25 @@ static void give(void *block)
     __asan_poison_memory_region(block, head->len);
 }
 
+static void *take_filled(size_t align, size_t len)
+{
+    void *block = take(align, len);
+    if (block != NULL) {
+        fill(block, FILL, len < FILL_MAX ? len : FILL_MAX);
+    }
+    return block;
+}
+
 void *__wrap_malloc(size_t len)
 {
-    void *block = take(len);
-    if (block == NULL) {
-        return __real_malloc(len);
-    }
-    fill(block, FILL, len < FILL_MAX ? len : FILL_MAX);
-    return block;
+    void *block = take_filled(ALIGN, len);
+    return block != NULL ? block : __real_malloc(len);
 }
 
 void *__wrap_calloc(size_t count, size_t len)
 {
     size_t all;
-    void *block = __builtin_mul_overflow(count, len, &all) ? NULL : take(all);
+    void *block = __builtin_mul_overflow(count, len, &all) ? NULL : take(ALIGN, all);
     if (block == NULL) {
         return __real_calloc(count, len);
     }
@@ -135,7 +144,8 @@ void *__wrap_calloc(size_t count, size_t len)
 
 void *__wrap_aligned_alloc(size_t align, size_t len)
 {
-    return align <= ALIGN && arena.is_open ? __wrap_malloc(len) : __real_aligned_alloc(align, len);
+    void *block = align <= PAGE ? take_filled(align > ALIGN ? align : ALIGN, len) : NULL;
+    return block != NULL ? block : __real_aligned_alloc(align, len);
 }
 
 void *__wrap_realloc(void *block, size_t len)
@@ -156,6 +166,12 @@ void *__wrap_realloc(void *block, size_t len)
     return grown;
 }
 
+void *__wrap_reallocarray(void *block, size_t count, size_t len)
+{
+    size_t all;
+    return __builtin_mul_overflow(count, len, &all) ? NULL : __wrap_realloc(block, all);
+}
+
 void __wrap_free(void *block)
 {
     if (is_ours(block)) {
@@ -163,6 +179,24 @@ void __wrap_free(void *block)
     } else {
         __real_free(block);
     }
+}
+
+/* The C library's would take it from malloc() in two steps. */
+int __wrap_vasprintf(char **text_p, const char *fmt, va_list args)
+{
+    _Alignas(8) char text[1024];
+    va_list again;
+    va_copy(again, args);
+    int len = vsnprintf(text, sizeof(text), fmt, args);
+    char *block = len >= 0 ? __wrap_malloc((size_t)len + 1) : NULL;
+    if (block != NULL && (size_t)len < sizeof(text)) {
+        copy(block, text, (size_t)len + 1);
+    } else if (block != NULL) {
+        vsnprintf(block, (size_t)len + 1, fmt, again);
+    }
+    va_end(again);
+    *text_p = block;
+    return block != NULL ? len : -1;
 }
 
 /* ---- the arena ---- */
