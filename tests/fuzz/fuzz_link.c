@@ -250,6 +250,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc;
     (void)argv;
     weft_log_configure("off");
+    fake_parts_change = true; /* by a put or a signal, which is its right */
     start.is_kept = arena_open();
     start.two = calloc(1, sizeof(*start.two));
     start.work = calloc(1, sizeof(*start.work));
