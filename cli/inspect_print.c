@@ -201,7 +201,10 @@ static void print_wrapped(const char *text, FILE *out)
             fputc('\n', out);
             column = 0;
         }
-        fprintf(out, "%s%.*s", column > 0 ? " " : "", (int)len, text);
+        if (column > 0) {
+            fputc(' ', out);
+        }
+        fwrite(text, 1, len, out);
         column += (unsigned)len + (column > 0);
         text += len;
         text += strspn(text, " ");

@@ -28,10 +28,10 @@ static char *name_ranks(const struct inspect_list *list, const bool *chosen)
 /* Grows a text that the caller owns. */
 static void say(char **text, char *more)
 {
-    char *whole = weft_cli_format("%s%s", *text != NULL ? *text : "", more);
-    free(*text);
+    size_t len = *text != NULL ? strlen(*text) : 0, more_len = strlen(more);
+    *text = weft_cli_grow(*text, len + more_len + 1, 1);
+    memcpy(*text + len, more, more_len + 1);
     free(more);
-    *text = whole;
 }
 
 static bool is_only(const struct inspect_finding *finding, const bool *ranks)

@@ -25,13 +25,33 @@ static unsigned utf8_len(const unsigned char *text)
     return is_overlong || is_outside ? 0 : len;
 }
 
+/* How many bytes at text can be written as they are. */
+static size_t plain_len(const unsigned char *text)
+{
+    size_t len = 0;
+
+    while (text[len] >= 0x20 && text[len] != 0x7f && text[len] != '"' && text[len] != '\\') {
+        unsigned more = utf8_len(&text[len]);
+        if (more == 0) {
+            break;
+        }
+        len += more;
+    }
+    return len;
+}
+
 static void write_string(FILE *out, const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
 
     fputc('"', out);
     while (*at != '\0') {
-        unsigned len = utf8_len(at);
+        size_t len = plain_len(at);
+        if (len > 0) {
+            fwrite(at, 1, len, out);
+            at += len;
+            continue;
+        }
         if (*at == '"' || *at == '\\') {
             fprintf(out, "\\%c", *at);
         } else if (*at == '\n') {
@@ -40,12 +60,10 @@ static void write_string(FILE *out, const char *text)
             fputs("\\t", out);
         } else if (*at < 0x20 || *at == 0x7f) {
             fprintf(out, "\\u%04x", *at);
-        } else if (len == 0) {
-            fputs("\\ufffd", out);
         } else {
-            fwrite(at, 1, len, out);
+            fputs("\\ufffd", out);
         }
-        at += len > 0 ? len : 1;
+        at++;
     }
     fputc('"', out);
 }

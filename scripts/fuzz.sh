@@ -22,7 +22,7 @@ run_one()
     if ! "$1" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix=build/fuzz/crashes/ "$grown" "$seeds" >"$log" 2>&1; then
         tail -40 "$log"
-        echo "$name: FAILED; replay: $1 build/fuzz/crashes/…"
+        echo "$name: FAILED; replay: WEFT_FUZZ_MALLOC=1 $1 build/fuzz/crashes/…" # see arena.h
         exit 1
     fi
     echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, fine"

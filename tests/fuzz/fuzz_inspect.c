@@ -6,6 +6,7 @@
  */
 #include "fuzz.h"
 
+#include "arena.h"
 #include "cli/inspect.h"
 
 #define SOURCES_MAX 4
@@ -164,17 +165,35 @@ static bool is_quick(const struct inspect_input *input)
     return is_small;
 }
 
+static FILE *nowhere;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    nowhere = fopen("/dev/null", "we");
+    FUZZ_CHECK(nowhere != NULL && setvbuf(nowhere, NULL, _IOFBF, 1 << 20) == 0);
+    arena_open(); /* nothing is kept in it: it is quicker than malloc() */
+    return 0;
+}
+
+static void print(const struct inspect_view *view)
+{
+    weft_inspect_print(view, nowhere);
+    if (is_quick(view->input)) {
+        weft_inspect_print_json(view, nowhere);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static FILE *nowhere;
     struct bytes from = {.at = data, .len = size};
     struct inspect_input input = {0};
     struct inspect_case job;
     struct inspect_verdict verdict;
-    if (nowhere == NULL) {
-        nowhere = fopen("/dev/null", "we");
-        FUZZ_CHECK(nowhere != NULL && setvbuf(nowhere, NULL, _IOFBF, 1 << 20) == 0);
-    }
+    arena_restore();
     for (unsigned count = 1 + next_byte(&from) % SOURCES_MAX; count > 0; count--) {
         next_source(&from, &input);
     }
@@ -186,13 +205,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const char *text = verdict.findings[i].text;
         FUZZ_CHECK(fuzz_is_printable(text, strlen(text) + 1));
     }
-    const struct inspect_view view = {.input = &input, .job = &job, .verdict = &verdict, .last = 8};
-    weft_inspect_print(&view, nowhere);
-    if (is_quick(&input)) {
-        weft_inspect_print_json(&view, nowhere);
-    }
+    print(&(struct inspect_view){.input = &input, .job = &job, .verdict = &verdict, .last = 8});
     weft_inspect_verdict_close(&verdict);
     weft_inspect_case_close(&job);
     weft_inspect_close(&input);
+    FUZZ_CHECK(arena_live() == 0);
     return 0;
 }

@@ -2,11 +2,17 @@
 /*
  * Links and messages: frames of a peer that is let in and has gone mad, over two lanes that need no network
  * (unit/link/fake.h). Rank 0 has receives, sends, a get and registered memory under way. Input: frames of a few bytes
- * each (see next_frame()). Whatever comes, nothing is written but what was lent for it.
+ * each (see next_frame()). Whatever comes, nothing is written but what was lent for it, and all memory comes back.
+ *
+ * Up to the first frame all inputs are the same: the ranks, their links and their work are made once, and put back
+ * (arena.h) with the clock. How they are closed depends on the frames, and is each input's own.
  */
 #include "fuzz.h"
 
+#include "arena.h"
 #include "unit/p2p/two.h"
+
+#include <time.h>
 
 #define FRAMES_MAX 8
 #define FENCE 64
@@ -67,6 +73,20 @@ weft_status_t __wrap_weft_topo_carrier_open(int *fd_p)
 {
     (void)fd_p;
     return weft_fail(WEFT_ERR_UNSUPPORTED, "nobody tells of NICs here");
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p);
+
+/* How late it is must not depend on how fast the inputs before this one were. */
+static uint64_t now_ns;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p)
+{
+    (void)clock;
+    now_ns += 1000;
+    *now_p = (struct timespec){.tv_sec = (time_t)(now_ns / 1000000000),
+                               .tv_nsec = (long)(now_ns % 1000000000)};
+    return 0;
 }
 
 static void rank_begin(struct two *two, uint32_t number, struct weft_engine *engine)
@@ -199,46 +219,101 @@ static void inject(struct two *two, uint32_t slot, const struct weft_wire_data *
     weft_list_append(&lane->pipe, &one->node);
 }
 
+/* ---- one input ---- */
+
+/* All that an input changes, but for the lent memory: what begin() makes, and where it is put back from. */
+static struct {
+    struct two *two;
+    struct work *work;
+    struct fake_port *ports[2][NICS_MAX];
+    uint64_t now_ns;
+    size_t live; /* blocks before there were ranks */
+    bool is_kept;
+} start;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+static void begin(void)
+{
+    struct two *two = start.two;
+    now_ns = UINT64_C(1000000000000);
+    rank_begin(two, 0, two->rank[0].end.engine);
+    rank_begin(two, 1, two->rank[1].end.engine);
+    weft_link_want(link_of(&two->rank[0]));
+    move(two);
+    begin_work(two, start.work);
+}
+
+/* Here, and not with the first input, so that no input is said to cover it. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    weft_log_configure("off");
+    fake_parts_change = true; /* by a put or a signal, which is its right */
+    start.is_kept = arena_open();
+    start.two = calloc(1, sizeof(*start.two));
+    start.work = calloc(1, sizeof(*start.work));
+    FUZZ_CHECK(start.two != NULL && start.work != NULL);
+    for (int i = 0; i < 2; i++) {
+        struct end *end = &start.two->rank[i].end;
+        FUZZ_CHECK(weft_params_load(&end->params) == WEFT_OK);
+        end->params.number[WEFT_PARAM_EAGER] = EAGER;
+        FUZZ_CHECK(weft_engine_open(64, -1, &end->engine) == WEFT_OK);
+    }
+    start.live = arena_live();
+    if (start.is_kept) {
+        begin();
+        arena_keep();
+        memcpy(start.ports, fake_ports, sizeof(fake_ports));
+        start.now_ns = now_ns;
+    }
+    return 0;
+}
+
+static void begin_again(void)
+{
+    if (!start.is_kept) {
+        begin();
+        return;
+    }
+    arena_restore();
+    memcpy(fake_ports, start.ports, sizeof(fake_ports));
+    now_ns = start.now_ns;
+}
+
+static void end(void)
+{
+    struct two *two = start.two;
+    rank_end(&two->rank[0]);
+    rank_end(&two->rank[1]);
+    poll_rank(&two->rank[0]);
+    end_work(start.work);
+    for (int i = 0; i < 2; i++) {
+        weft_p2p_comm_close(two->rank[i].world);
+        weft_p2p_comm_close(two->rank[i].dup);
+    }
+    for (int i = 0; i < 2; i++) {
+        weft_p2p_close(two->rank[i].p2p);
+    }
+    FUZZ_CHECK(arena_live() == start.live);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct two two;
-    static struct weft_engine *engines[2];
-    static struct work work;
     struct source source = {.at = data, .len = size};
-    if (engines[0] == NULL) {
-        for (int i = 0; i < 2; i++) {
-            FUZZ_CHECK(weft_params_load(&two.rank[i].end.params) == WEFT_OK);
-            two.rank[i].end.params.number[WEFT_PARAM_EAGER] = EAGER;
-            FUZZ_CHECK(weft_engine_open(64, -1, &engines[i]) == WEFT_OK);
-        }
-        weft_log_configure("off");
-    }
-    rank_begin(&two, 0, engines[0]);
-    rank_begin(&two, 1, engines[1]);
-    weft_link_want(link_of(&two.rank[0]));
-    move(&two);
-    begin_work(&two, &work);
+    begin_again();
     for (int i = 0; i < FRAMES_MAX && source.len > 0; i++) {
         uint8_t how = next_byte(&source);
         struct weft_wire_data frame;
         if (next_frame(&source, &frame)) {
-            inject(&two, how & 1, &frame);
+            inject(start.two, how & 1, &frame);
         }
         if ((how & 2) != 0) {
-            move(&two);
+            move(start.two);
         }
     }
-    move(&two);
-    rank_end(&two.rank[0]);
-    rank_end(&two.rank[1]);
-    poll_rank(&two.rank[0]);
-    end_work(&work);
-    for (int i = 0; i < 2; i++) {
-        weft_p2p_comm_close(two.rank[i].world);
-        weft_p2p_comm_close(two.rank[i].dup);
-    }
-    for (int i = 0; i < 2; i++) {
-        weft_p2p_close(two.rank[i].p2p);
-    }
+    move(start.two);
+    end();
     return 0;
 }

@@ -63,6 +63,7 @@ struct fake_port {
 /* ---- lanes ---- */
 
 static uint32_t fake_posts_max = 64;
+static bool fake_parts_change; /* whoever gets memory also writes it meanwhile */
 static struct fake_port *fake_ports[2][NICS_MAX];
 
 static inline struct fake_lane *fake_of(const struct weft_lane *lane)
@@ -430,7 +431,9 @@ static inline bool fake_leave(struct fake_lane *to)
         if (!frame->has_left) {
             fake_copy(frame);
             /* whether anybody needs it or not: with checksums a peer would end the link */
-            assert_int_equal(weft_wire_crc32c(0, frame->owned, frame->slice.len), frame->crc);
+            if (!fake_parts_change || frame->frame.type != WEFT_DATA_PART) {
+                assert_int_equal(weft_wire_crc32c(0, frame->owned, frame->slice.len), frame->crc);
+            }
             frame->has_begun = frame->has_left = true;
             if (to->other != NULL) {
                 to->other->posts--;
