@@ -174,6 +174,17 @@ static void want_out(struct weft_lane_tcp *lane)
                      EPOLLIN | EPOLLOUT);
 }
 
+/* Memory that a peer gets may be written meanwhile: then the answer is of before or after, but it is not damaged. So what
+ * is checked is what is sent. (Without memory for that it is lent, like others.) */
+static void keep_answer(struct weft_lane_tcp_post *post)
+{
+    post->owned = malloc(post->slice.len);
+    if (post->owned != NULL) {
+        memcpy(post->owned, post->slice.data, post->slice.len);
+        post->slice.data = post->owned;
+    }
+}
+
 static void fill(const struct weft_lane_tcp *lane, struct weft_lane_tcp_post *post,
                  const struct weft_wire_data *frame, const struct weft_slice *slice)
 {
@@ -183,8 +194,11 @@ static void fill(const struct weft_lane_tcp *lane, struct weft_lane_tcp_post *po
     post->is_zerocopy = frame->type != WEFT_DATA_EAGER && slice->len >= lane->zerocopy_min;
     if (lane->is_checked && slice->len > 0) {
         struct weft_wire_data checked = *frame;
+        if (frame->type == WEFT_DATA_PART) {
+            keep_answer(post);
+        }
         checked.flags |= WEFT_DATA_CHECKED;
-        checked.payload_crc = weft_wire_crc32c(0, slice->data, slice->len);
+        checked.payload_crc = weft_wire_crc32c(0, post->slice.data, slice->len);
         weft_wire_data_encode(&checked, post->header);
     } else {
         weft_wire_data_encode(frame, post->header);
@@ -235,6 +249,7 @@ static enum weft_post send_or_keep(struct weft_lane_tcp *lane, struct weft_lane_
     if (lane->next == lane->tail && !post->is_zerocopy) {
         sent = write_one(lane, post);
         if (sent == total_len(post)) {
+            free(post->owned);
             return WEFT_POST_SENT;
         }
     }
@@ -373,7 +388,7 @@ static bool take_copy(struct weft_lane_tcp_post *post)
 {
     size_t skip = post->written > sizeof(post->header) ? post->written - sizeof(post->header) : 0;
     size_t len = post->slice.len - skip;
-    if (len == 0) {
+    if (len == 0 || post->owned != NULL) {
         return true;
     }
     post->owned = malloc(len);

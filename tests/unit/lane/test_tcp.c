@@ -67,6 +67,39 @@ static void frames_of_all_sizes_pass_checked(void **state)
     pair_close(&pair);
 }
 
+/* Who reads memory from afar gets it as it was at some time. */
+static void an_answer_whose_memory_changes_on_its_way_is_not_damaged(void **state)
+{
+    const size_t len = 1 << 20;
+    uint8_t *memory = malloc(len);
+    const struct weft_slice slice = {memory, len};
+    struct weft_wire_data frame;
+    struct pair pair;
+    enum weft_post result;
+    (void)state;
+    assert_non_null(memory);
+    pair_prepare(&pair);
+    pair_secure(&pair, "auth");
+    assert_int_equal(weft_params_set(&pair.a.params, WEFT_PARAM_CHECKSUM, "on"), WEFT_OK);
+    side_listen(&pair.a);
+    side_listen(&pair.b);
+    pair_dial(&pair);
+    do { /* until the socket is full */
+        frame = frame_of(pair.a.posted + 1, len);
+        frame.type = WEFT_DATA_PART;
+        for (size_t i = 0; i < len; i++) {
+            memory[i] = pattern_at(frame.number, i);
+        }
+        result = weft_lane_tcp.post(pair.a.lane, &frame, &slice, memory);
+        assert_true(result != WEFT_POST_FULL);
+        pair.a.posted++;
+    } while (result == WEFT_POST_SENT);
+    memset(memory, 0x11, len);
+    pair.a.kept[(pair.a.sent + pair.a.lent++) % KEPT] = memory; /* freed when it is given back */
+    assert_true(poll_until(&pair.b, &pair.a, &pair.b.numbered, pair.a.posted));
+    pair_close(&pair);
+}
+
 /* What was lent moves in the middle of its way: the rest is read from there, and nobody hears of SENT. */
 static void lent_memory_may_move_once_it_was_copied(void **state)
 {
@@ -537,6 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_of_all_sizes_pass_both_ways),
         cmocka_unit_test(frames_of_all_sizes_pass_checked),
+        cmocka_unit_test(an_answer_whose_memory_changes_on_its_way_is_not_damaged),
         cmocka_unit_test(lent_memory_may_move_once_it_was_copied),
         cmocka_unit_test(frames_of_all_sizes_pass_with_zero_copy),
         cmocka_unit_test(streams_of_small_and_large_frames_keep_their_order),
