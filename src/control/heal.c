@@ -6,7 +6,7 @@
  *
  *   orphan                                  the next one above
  *     | == HEAL ==========================> |    on its host by a local socket, where every rank listens soon after
- *     | -- HEARTBEAT, CLOSED, REPORT … ---> |    its start; to another host by the port of its leader
+ *     | -- HEARTBEAT, REPORT …, BELOW ----> |    its start; to another host by the port of its leader
  *     | <------------- CLOSED, VERDICT … -- |
  *
  * Everybody heard of that port in the start; whoever leads a host after its leader takes it over.

@@ -63,6 +63,7 @@ bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *co
     child->mend = NULL;
     child->watch = watch;
     child->conn = conn;
+    child->is_telling = true;
     conn->tag = ROLE_CHILD;
     weft_net_conn_persist(conn);
     control->is_out[conn->peer_rank] = 0;

@@ -2,16 +2,17 @@
 /*
  * Who becomes coordinator hears the others out before it judges. The one before may have died while it told a
  * verdict: some have it, and have returned with it, others have not. Were it judged anew for the latter, there would be
- * two first verdicts. So reports wait until everybody who had no way to us has come and has told what it knows (BELOW is
+ * two first verdicts. So reports wait until everybody who was not below us has come and has told what it knows (BELOW is
  * the end of that), is gone, or takes too long. What comes with a number is that verdict, and is passed on at once.
  *
- * The model in tests/model shows that survivors then have the same verdicts by the same numbers, however many die.
+ * The model in tests/model shows that survivors then have the same verdicts by the same numbers, when up to three of four
+ * die and nobody takes too long. One who stands in for a stopped coordinator (aside.c) does not hear the others out.
  */
 #include "control/heal.h"
 
 #include <stdlib.h>
 
-#define HEAR_MS 250 /* who has not come by then is stopped, or cut off */
+#define HEAR_MS 250 /* who has not come by then is stopped, cut off, or has never called anything */
 #define LOOK_MS 10  /* has one of them died? */
 
 void weft_heal_hear_close(struct weft_control_heal *heal)
@@ -36,8 +37,9 @@ void weft_heal_hear(struct weft_control_heal *heal)
         return; /* judged at once, and perhaps twice */
     }
     for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
+        const struct weft_net_conn *way = weft_control_way_to(control, rank);
         bool is_awaited = rank != control->self.rank && !control->is_out[rank] &&
-                          weft_control_way_to(control, rank) == NULL;
+                          (way == NULL || weft_control_is_telling(control, way));
         heal->is_awaited[rank] = is_awaited;
         count += is_awaited;
     }
@@ -85,11 +87,19 @@ void weft_control_heal_told(struct weft_control *control, const uint8_t *ranks, 
     check(heal, weft_clock_ns());
 }
 
-/* Of this host nobody has to tell us that a process has ended; of others whoever was above it does. */
+/* Of this host nobody has to tell us that a process has ended (perhaps after it closed); of others whoever was above it
+ * does. Who has a connection to us is seen to end there. */
 static bool is_lost(struct weft_control *control, uint32_t rank)
 {
-    return control->is_out[rank] || weft_control_heal_is_reported(control, rank) ||
-           weft_control_heal_check(control, rank);
+    if (control->is_out[rank] || weft_control_heal_is_reported(control, rank)) {
+        return true;
+    }
+    if (!weft_heal_is_near(control, rank) || weft_control_conn_to(control, rank) != NULL ||
+        !weft_heal_has_ended(control, rank)) {
+        return false;
+    }
+    weft_heal_absent(control, rank);
+    return true;
 }
 
 void weft_heal_hear_due(struct weft_control_heal *heal, uint64_t now_ns)

@@ -37,6 +37,12 @@ void weft_control_heal_judged(struct weft_control *control, uint64_t comm, uint3
     }
 }
 
+/* A coordinator that does not judge yet keeps what it would have judged. */
+static uint32_t most(const struct weft_control *control)
+{
+    return control->is_top ? REPORTS_MAX + control->self.ranks : REPORTS_MAX;
+}
+
 bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
                             const struct weft_wire_notice *notice)
 {
@@ -52,7 +58,7 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
         }
         return true;
     }
-    kept = heal->report_count < REPORTS_MAX ? calloc(1, sizeof(*kept)) : NULL;
+    kept = heal->report_count < most(control) ? calloc(1, sizeof(*kept)) : NULL;
     if (kept == NULL) {
         return false;
     }

@@ -34,6 +34,7 @@ struct weft_control_child {
     struct weft_net_conn *conn;       /* NULL: not attached yet, or gone */
     struct weft_control_mend *mend;   /* owned; NULL: its connection is never replaced */
     struct weft_control_watch *watch; /* owned */
+    bool is_telling; /* it has come while the tree heals, and not all that it knows has (BELOW) */
 };
 
 struct weft_control_watch;   /* heart.c */
@@ -129,6 +130,8 @@ void weft_control_start_fail(struct weft_control *control, weft_status_t status,
 /* Ranks may hang elsewhere than the tree says when others are gone: where they do is remembered. */
 void weft_control_via_open(struct weft_control *control);
 void weft_control_tell_below(struct weft_control *control, struct weft_net_conn *conn);
+/* Does this way lead over a child that has not told everything yet? */
+bool weft_control_is_telling(const struct weft_control *control, const struct weft_net_conn *way);
 /* To this rank of the job, by way of the tree; to myself: handled at once. False: no way there. */
 bool weft_control_route(struct weft_control *control, struct weft_wire_frame *frame,
                         const void *payload, size_t len);

@@ -148,6 +148,26 @@ static void note_via(struct weft_control *control, const struct weft_net_conn *f
     }
 }
 
+bool weft_control_is_telling(const struct weft_control *control, const struct weft_net_conn *way)
+{
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        if (control->children[i].conn == way) {
+            return control->children[i].is_telling;
+        }
+    }
+    return false;
+}
+
+static void has_told(struct weft_control *control, const struct weft_net_conn *conn)
+{
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        if (control->children[i].conn == conn) {
+            control->children[i].is_telling = false;
+        }
+    }
+}
+
+/* Those below who have not told everything yet are named when they have. */
 void weft_control_tell_below(struct weft_control *control, struct weft_net_conn *conn)
 {
     struct weft_wire_frame frame = {
@@ -157,7 +177,8 @@ void weft_control_tell_below(struct weft_control *control, struct weft_net_conn 
     for (uint32_t rank = 0; bytes != NULL && rank < control->self.ranks; rank++) {
         const struct weft_net_conn *way =
             rank != control->self.rank ? weft_control_way_to(control, rank) : NULL;
-        if (rank == control->self.rank || (way != NULL && way != conn && !control->is_gone[rank])) {
+        if (rank == control->self.rank || (way != NULL && way != conn && !control->is_gone[rank] &&
+                                           !weft_control_is_telling(control, way))) {
             put32(bytes + 4 * count++, rank);
         }
     }
@@ -171,6 +192,9 @@ static void below_arrived(struct weft_control *control, struct weft_net_conn *fr
                           const struct weft_wire_frame *frame, const uint8_t *payload)
 {
     struct weft_wire_frame onward = *frame;
+    if (frame->src == from->peer_rank) {
+        has_told(control, from);
+    }
     for (uint32_t i = 0; from != control->parent && i + 4 <= frame->len; i += 4) {
         note_via(control, from, get32(payload + i));
     }
@@ -178,6 +202,7 @@ static void below_arrived(struct weft_control *control, struct weft_net_conn *fr
         weft_control_say(control->parent, &onward, payload, frame->len);
     } else if (from != control->parent) {
         weft_control_heal_told(control, payload, frame->len / 4);
+        weft_control_shrink_check(control); /* there may be a way to everybody now */
     }
 }
 

@@ -254,8 +254,8 @@ static inline void weft_exec_settle(struct weft_exec *exec, struct weft_exec_gro
     weft_exec_wake(exec, group);
 }
 /* To be settled. */
-static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_group *group,
-                                       uint32_t signature, uint32_t value)
+static inline void weft_exec_show_line(const struct weft_exec_group *group, uint32_t signature,
+                                       uint32_t value)
 {
     struct weft_board *board = group->board;
     struct weft_board_line *line = weft_board_line(board, board->rank);
@@ -267,7 +267,6 @@ static inline void weft_exec_show_line(struct weft_exec *exec, struct weft_exec_
     line->signature = signature;
     weft_board_tell_tsan(board->rank);
     atomic_store_explicit(&line->head, board->clock + value, memory_order_release);
-    weft_exec_wake(exec, group);
 }
 
 /* ---- trouble.c: what a long wait comes to ---- */

@@ -233,11 +233,11 @@ static inline void record(const struct scene *scene)
     }
 }
 
-/* The clock takes ten nanoseconds; who did not wait has ended within a microsecond of its beginning. */
+/* The clock takes ten nanoseconds; who had a line to move and did not wait has ended within a microsecond. */
 static inline void record_end(const struct scene *scene)
 {
     struct weft_recorder *recorder = scene->exec->spec.recorder;
-    if (scene->looks < WEFT_EXEC_FIRST_LOOKS) {
+    if (scene->is_short && scene->looks < WEFT_EXEC_FIRST_LOOKS) {
         weft_recorder_end_briefly(recorder, scene->job->record);
     } else {
         weft_recorder_end(recorder, scene->job->record, WEFT_OK);
@@ -249,10 +249,11 @@ static inline void record_end(const struct scene *scene)
 static inline void show(struct scene *scene)
 {
     const struct weft_exec_job *job = scene->job;
-    weft_exec_show_line(scene->exec, job->stage[0].group, job->signature, 1);
+    weft_exec_show_line(job->stage[0].group, job->signature, 1);
     if (scene->exec->spec.is_crowded) {
         weft_exec_settle(scene->exec, job->stage[0].group);
     } else {
+        weft_exec_wake(scene->exec, job->stage[0].group);
         scene->is_unsettled = true;
     }
 }

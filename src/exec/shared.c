@@ -25,7 +25,7 @@ void weft_exec_ring(struct weft_exec *exec, struct weft_exec_group *group)
 
 void weft_exec_show(struct weft_exec_run *run, uint32_t value)
 {
-    weft_exec_show_line(run->exec, run->group, run->job->signature + run->stage, value);
+    weft_exec_show_line(run->group, run->job->signature + run->stage, value);
     weft_exec_settle(run->exec, run->group);
 }
 

@@ -62,6 +62,7 @@ byte heard[RANKS] = BIT(RANKS) - 1;                    /* set: neighbours that h
 bool is_top[RANKS], is_seeking[RANKS], must_check[RANKS];
 bool is_hearing[RANKS]; /* coordinates, and does not judge before others have told it all */
 byte awaited[RANKS];    /* set: those */
+byte told[RANKS] = BIT(RANKS) - 1; /* set: children that have told all they knew when they came */
 byte attempt[RANKS] = NONE;  /* whom it has dialled; NONE */
 byte there[RANKS] = NONE;    /* who lived when it was last dialled; NONE */
 byte visitors[RANKS]; /* set: have dialled, and said nothing yet */
@@ -96,13 +97,18 @@ inline say(kind, from, to, type, word, word2)
     fi
 }
 
+#ifdef BACKWARDS /* who coordinates next hears last */
+#define TURN(i) (RANKS - 1 - (i))
+#else
+#define TURN(i) (i)
+#endif
 inline flood(me, type, word, word2)
 {
     i = 0;
     do
     :: i < RANKS ->
         if
-        :: HAS(children[me], i) -> say(HAS(by_call[me], i), me, i, type, word, word2)
+        :: HAS(children[me], TURN(i)) -> say(HAS(by_call[me], TURN(i)), me, TURN(i), type, word, word2)
         :: else
         fi;
         i++
@@ -331,6 +337,7 @@ inline takes_child(me, rank, kind)
     :: else
     fi;
     children[me] = children[me] | BIT(rank);
+    told[me] = told[me] & ~BIT(rank);
     by_call[me] = (kind == 1 -> by_call[me] | BIT(rank) : by_call[me] & ~BIT(rank));
     out[me] = out[me] & ~BIT(rank);
 #ifdef BUG_UNHEARD_IS_DEAD
@@ -393,7 +400,11 @@ inline begins_to_hear(me)
     :: j < RANKS ->
         finds_above(me, j);
         if
+#ifdef BUG_SPOKEN_IS_TOLD
         :: j == me || above != me || HAS(out[me] | children[me], j)
+#else
+        :: j == me || above != me || HAS(out[me] | children[me] & told[me], j)
+#endif
         :: else -> awaited[me] = awaited[me] | BIT(j)
         fi;
         j++
@@ -615,7 +626,9 @@ inline hears(me, from, kind)
         :: what == VERDICT -> judge(me, subject, number)
         :: what == CLOSED -> hears_closed(me, from, kind, subject)
         :: what == BYE -> rank_closed(me, from)
-        :: what == TOLD -> awaited[me] = awaited[me] & ~BIT(from)
+        :: what == TOLD ->
+            awaited[me] = awaited[me] & ~BIT(from);
+            told[me] = told[me] | BIT(from)
         fi
     fi;
     subject = 0;
@@ -645,6 +658,7 @@ inline forgets_all(r)
     news[r] = 0;
     is_hearing[r] = false;
     awaited[r] = 0;
+    told[r] = 0;
     parent[r] = NONE;
     children[r] = 0;
     by_call[r] = 0;

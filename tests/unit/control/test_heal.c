@@ -88,7 +88,8 @@ static void become_coordinator(struct weft_control *control)
 static struct weft_net_conn *comes(struct weft_control *control, uint32_t rank)
 {
     struct weft_net_conn *conn = lone_conn(control, rank, ROLE_CHILD, WEFT_WIRE_HEAL);
-    control->children[0] = (struct weft_control_child){.rank = rank, .conn = conn};
+    control->children[0] =
+        (struct weft_control_child){.rank = rank, .conn = conn, .is_telling = true};
     control->child_count = 1;
     lone_speaks(control, conn);
     return conn;
@@ -133,6 +134,43 @@ static void a_verdict_that_its_coordinator_told_some_before_it_died_stays_the_fi
     has_told(control, conn);
     assert_int_equal(control->verdicts, 3); /* ours of the same is not given any more */
     assert_int_equal(control->heal->report_count, 0);
+}
+
+/* Its first beat has come before the coordinator died, the rest is on its way. */
+static void who_has_only_spoken_yet_is_waited_for(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_wire_notice notice = {
+        .status = WEFT_ERR_PEER, .rank = 0, .number = 3, .text = "rank 0 died"};
+    struct weft_net_conn *conn = comes(control, 2);
+    become_coordinator(control);
+    lone_hears(control, conn, WEFT_WIRE_REPORT, &notice);
+    has_told(control, conn);
+    assert_int_equal(control->verdicts, 3);
+}
+
+/* Its good-bye found nobody any more. */
+static void who_ended_after_the_coordinator_closed_has_closed_too(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_wire_frame bye = {.type = WEFT_WIRE_BYE, .src = 0, .dst = LONE_SELF};
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    control->table.pid[2] = (uint32_t)child;
+    control->parent = lone_conn(control, 0, ROLE_PARENT, WEFT_WIRE_ATTACH);
+    weft_engine_lock(control->engine);
+    control->parent->ops->frame(control->parent, &bye, NULL);
+    weft_engine_unlock(control->engine);
+    lone_ends(control, control->parent);
+    weft_engine_lock(control->engine);
+    control->heal->timer.fire(&control->heal->timer, weft_clock_ns() + 200 * WEFT_NS_PER_MS);
+    assert_true(control->is_top);
+    weft_heal_hear_due(control->heal, weft_clock_ns());
+    weft_engine_unlock(control->engine);
+    assert_int_equal(control->is_gone[2], WEFT_GONE_CLOSED);
 }
 
 static bool is_judged(void *arg)
@@ -296,6 +334,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_verdict_that_its_coordinator_told_some_before_it_died_stays_the_first, lone_set_up,
             lone_tear_down),
+        cmocka_unit_test_setup_teardown(who_has_only_spoken_yet_is_waited_for, lone_set_up,
+                                        lone_tear_down),
+        cmocka_unit_test_setup_teardown(who_ended_after_the_coordinator_closed_has_closed_too,
+                                        lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_come_is_not_waited_for_for_long, lone_set_up,
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(who_has_died_too_is_not_waited_for, lone_set_up,
