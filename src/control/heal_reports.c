@@ -69,6 +69,11 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
     return true;
 }
 
+bool weft_control_heal_has_reports(const struct weft_control *control)
+{
+    return control->heal != NULL && control->heal->report_count > 0;
+}
+
 bool weft_control_heal_is_reported(const struct weft_control *control, uint32_t rank)
 {
     return control->heal != NULL && find_report(control->heal, 0, rank) != NULL;

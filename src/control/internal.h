@@ -265,6 +265,8 @@ bool weft_control_heal_keep(struct weft_control *control, uint64_t comm,
 void weft_control_heal_judged(struct weft_control *control, uint64_t comm, uint32_t rank);
 /* If it is of this host and its process has ended, everybody hears of that; false: as far as we see, it lives. */
 bool weft_control_heal_check(struct weft_control *control, uint32_t rank);
+/* Is anything reported, and not judged yet? */
+bool weft_control_heal_has_reports(const struct weft_control *control);
 /* Is its end reported, and not judged yet? */
 bool weft_control_heal_is_reported(const struct weft_control *control, uint32_t rank);
 /* Are we on the way to a new parent, and not for long? */

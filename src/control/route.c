@@ -79,8 +79,10 @@ static uint32_t gone_on_the_way(const struct weft_control *control, uint32_t to)
 
 bool weft_control_is_cut(struct weft_control *control, uint32_t to, uint32_t *gone_p)
 {
+    bool is_on_its_way =
+        weft_control_heal_has_reports(control); /* a verdict, which ends the call */
     if (to == control->self.rank ||
-        (!control->is_gone[to] && weft_control_way_to(control, to) != NULL)) {
+        (!control->is_gone[to] && (is_on_its_way || weft_control_way_to(control, to) != NULL))) {
         return false;
     }
     *gone_p = control->is_gone[to] ? to : gone_on_the_way(control, to);

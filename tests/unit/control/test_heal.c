@@ -220,6 +220,32 @@ static void who_has_slept_since_it_last_heard_of_the_coordinator_lets_others_fin
     assert_int_equal(control->heal->report_count, 1); /* kept for whoever coordinates */
 }
 
+/* ---- calls ---- */
+
+/* Somebody else has died before. There is no way to rank 0 any more, and soon there is a verdict on it: a call that begins
+ * now is not told of the one who died before. */
+static void a_call_that_begins_while_the_tree_heals_waits_for_the_verdict(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_wire_notice before = {
+        .status = WEFT_ERR_PEER, .rank = 2, .number = 3, .text = "rank 2 died"};
+    struct weft_net_conn *conn = lone_parent(control);
+    uint32_t gone;
+    lone_speaks(control, conn);
+    lone_hears(control, conn, WEFT_WIRE_VERDICT, &before);
+    assert_int_equal(control->gone_count, 1);
+    assert_false(weft_control_is_cut(control, 0, &gone));
+    lone_ends(control, conn);
+    assert_null(control->parent);
+    assert_false(weft_control_is_cut(control, 0, &gone));
+    weft_engine_lock(control->engine);
+    control->heal->timer.fire(&control->heal->timer, weft_clock_ns()); /* nobody else is above */
+    weft_engine_unlock(control->engine);
+    assert_int_equal(control->is_gone[0], WEFT_GONE_DEAD);
+    assert_true(weft_control_is_cut(control, 0, &gone));
+    assert_int_equal(gone, 0);
+}
+
 /* ---- reports ---- */
 
 static void what_is_reported_just_after_the_parent_closed_waits_for_the_next_one(void **state)
@@ -345,6 +371,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             who_has_slept_since_it_last_heard_of_the_coordinator_lets_others_find_it_first,
             lone_set_up, lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_call_that_begins_while_the_tree_heals_waits_for_the_verdict, lone_set_up,
+            lone_tear_down),
         cmocka_unit_test_setup_teardown(
             what_is_reported_just_after_the_parent_closed_waits_for_the_next_one, lone_set_up,
             lone_tear_down),
