@@ -67,6 +67,7 @@ static void await_orphans(struct weft_control *control)
     is_expecting = since_ns != 0;
     while (is_expecting && weft_clock_ns() < deadline_ns) {
         weft_engine_lock(control->engine);
+        weft_control_word_check(control); /* our children wait, too */
         is_expecting = weft_control_heal_expects(control) || control->is_word_due;
         weft_engine_unlock(control->engine);
         if (is_expecting) {

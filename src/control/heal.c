@@ -346,6 +346,7 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     if (heal->seek_ns != 0 && now_ns >= heal->seek_ns) {
         seek(heal, now_ns);
     }
+    weft_control_word_check(heal->control);
     weft_heal_schedule(heal);
 }
 

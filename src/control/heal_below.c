@@ -72,7 +72,7 @@ bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *co
     weft_control_tell_closed(control,
                              conn); /* after it: who closed may have done so for a verdict */
     weft_control_shrink_tell(control, conn);
-    weft_control_mend_beat(conn); /* it has all of it: see verdict.c */
+    control->is_word_owed = true; /* it hears of verdicts that it may leave for */
     weft_log(control, INFO, "rank %u is below this rank now", conn->peer_rank);
     return true;
 }

@@ -97,10 +97,10 @@ struct weft_control {
     uint8_t *is_out;  /* [ranks]: gone, or seems so to us: no way leads over it; owned */
     uint32_t *
         via; /* [ranks]: by which child a rank was heard of, or NO_RANK; owned; NULL: nobody is gone */
-    uint32_t verdicts;  /* coordinator: how many were given */
-    uint64_t judged_ns; /* when the latest came; 0: none has */
-    bool
-        is_word_due; /* our parent told it, and has not beaten since: it may not have told all yet */
+    uint32_t verdicts;   /* coordinator: how many were given */
+    uint64_t judged_ns;  /* when the latest came; 0: none has */
+    bool is_word_due;    /* our parent told it, and has not said yet that all others have it */
+    bool is_word_owed;   /* the same of us and our children */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_control_observer *observer; /* lent */
@@ -216,6 +216,10 @@ void weft_control_ways_close(struct weft_control *control);
 
 /* ---- verdict.c ---- */
 uint32_t weft_control_next_verdict(uint32_t latest, uint32_t rank, uint32_t ranks);
+/* Has everybody heard of all verdicts, as far as we know? Beats to children say so. */
+bool weft_control_has_word(struct weft_control *control);
+/* It may be so since a moment ago: then children are told. */
+void weft_control_word_check(struct weft_control *control);
 void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,
                                  weft_status_t status, const char *why);
 /* Something failed: up to the coordinator, who numbers it and floods it. comm 0: all channels with

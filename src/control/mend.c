@@ -168,6 +168,9 @@ void weft_control_mend_beat(struct weft_net_conn *conn)
                                     .src = control->self.rank,
                                     .dst = conn->peer_rank,
                                     .number = count_now(mend)};
+    if (conn != control->parent && weft_control_has_word(control)) {
+        frame.flags = WEFT_WIRE_FLAG_WORD;
+    }
     if (weft_net_conn_send(conn, &frame, NULL, 0) == WEFT_OK && mend != NULL) {
         mend->told = mend->received;
         mend->untold_len = 0;

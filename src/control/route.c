@@ -206,6 +206,16 @@ static void below_arrived(struct weft_control *control, struct weft_net_conn *fr
         weft_control_heal_told(control, payload, frame->len / 4);
         weft_control_shrink_check(control); /* there may be a way to everybody now */
     }
+    weft_control_word_check(control);
+}
+
+static void word_arrived(struct weft_control *control, const struct weft_net_conn *from,
+                         const struct weft_wire_frame *frame)
+{
+    if (from == control->parent && (frame->flags & WEFT_WIRE_FLAG_WORD) != 0) {
+        control->is_word_due = false;
+        weft_control_word_check(control);
+    }
 }
 
 void weft_control_arrived(struct weft_control *control, struct weft_net_conn *from,
@@ -223,7 +233,7 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
     switch (frame->type) {
     case WEFT_WIRE_HEARTBEAT:
         weft_control_mend_acked(from, frame->number);
-        control->is_word_due &= from != control->parent;
+        word_arrived(control, from, frame);
         break;
     case WEFT_WIRE_WAYS:
         weft_control_ways_arrived(control, from, frame, payload);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define NEWS_MS 5
+#define WORD_MS 1000 /* nobody waits for it any more */
 
 static void mark_gone(struct weft_control *control, uint32_t rank, uint8_t how)
 {
@@ -102,13 +103,32 @@ static bool is_known(const struct weft_control *control, uint64_t comm,
                      : weft_control_history_has(control, comm);
 }
 
-/* Who leaves for a verdict waits for it: were we to die while we tell, it may be the only one who knows. */
+/* ---- the word: who leaves for a verdict waits for it ----
+ *
+ * Were we to die while we tell, or before orphans have found us, who has left may have been the only one who knew. So
+ * beats say whether all have heard, as far as we know: above us by our parent's word, and nobody is expected below. */
+
+bool weft_control_has_word(struct weft_control *control)
+{
+    bool is_long_ago =
+        control->judged_ns == 0 || weft_clock_ns() > control->judged_ns + WORD_MS * WEFT_NS_PER_MS;
+    return is_long_ago || (!control->is_word_due && !weft_control_heal_expects(control));
+}
+
 static void beat_below(struct weft_control *control)
 {
+    control->is_word_owed = !weft_control_has_word(control);
     for (uint32_t i = 0; i < control->child_count; i++) {
         if (control->children[i].conn != NULL) {
             weft_control_mend_beat(control->children[i].conn);
         }
+    }
+}
+
+void weft_control_word_check(struct weft_control *control)
+{
+    if (control->is_word_owed && weft_control_has_word(control)) {
+        beat_below(control);
     }
 }
 
@@ -127,7 +147,6 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
     weft_control_history_add(control, comm, notice);
     weft_control_flood(control, &frame, bytes, len);
     weft_control_aside_flood(control, &frame, bytes, len);
-    beat_below(control);
     if (comm == 0) {
         apply_to_rank(control, notice);
     } else if (is_open_here(control, comm)) {
@@ -137,6 +156,7 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
         frame.len = (uint32_t)len;
         weft_control_deliver(control, &frame, bytes);
     }
+    beat_below(control);
 }
 
 /* A coordinator that has slept may have been stood in for: the verdict may lie before it; of a new one somebody may know it
