@@ -286,8 +286,54 @@ char *weft_inspect_sentence(const struct inspect_finding *finding, bool is_only_
     return text;
 }
 
+static const struct weft_dump_entry *latest_of(const struct inspect_part *part)
+{
+    const struct weft_dump_entry *entry = part->count > 0 ? &part->entries[part->count - 1] : NULL;
+    return entry != NULL && entry->state == WEFT_DUMP_ENDED ? entry : NULL;
+}
+
+/* The list whose latest call ended last of all, if that failed; NULL: it did not. */
+static const struct inspect_list *failed_last(const struct inspect_case *it,
+                                              const struct weft_dump_entry **failed_p)
+{
+    const struct inspect_list *found = NULL;
+    const struct weft_dump_entry *last = NULL;
+    for (size_t i = 0; i < it->list_count; i++) {
+        for (size_t at = 0; at < it->lists[i].count; at++) {
+            const struct weft_dump_entry *entry = latest_of(&it->lists[i].parts[at]);
+            if (entry != NULL && (last == NULL || entry->ended_ns > last->ended_ns)) {
+                last = entry;
+                found = &it->lists[i];
+            }
+        }
+    }
+    *failed_p = last;
+    return last != NULL && last->status != WEFT_OK ? found : NULL;
+}
+
+/* Nobody waits, but a call has failed: of who died there is no recording, so the others' words are not here. */
+static char *failed_sentence(const struct inspect_list *list, const struct weft_dump_entry *failed)
+{
+    bool *chosen = weft_cli_grow(NULL, list->count, sizeof(*chosen));
+    char *ranks, *text;
+    for (size_t at = 0; at < list->count; at++) {
+        const struct weft_dump_entry *entry = latest_of(&list->parts[at]);
+        chosen[at] = entry != NULL && entry->status != WEFT_OK;
+    }
+    ranks = name_ranks(list, chosen);
+    text = weft_cli_format("Nobody waits, but %s #%u has failed (%s) on %s: their output, or their "
+                           "dumps (WEFT_DUMP), say why.",
+                           weft_record_kind_name(failed->kind), failed->number,
+                           weft_status_name(failed->status), ranks);
+    free(ranks);
+    free(chosen);
+    return text;
+}
+
 char *weft_inspect_all_is_well(const struct inspect_case *it)
 {
+    const struct weft_dump_entry *failed;
+    const struct inspect_list *list = failed_last(it, &failed);
     const struct inspect_list *longest = NULL;
     for (size_t i = 0; i < it->list_count; i++) {
         if (longest == NULL ||
@@ -296,6 +342,9 @@ char *weft_inspect_all_is_well(const struct inspect_case *it)
         }
     }
     int64_t completed = longest != NULL ? weft_inspect_completed(longest) : -1;
+    if (list != NULL) {
+        return failed_sentence(list, failed);
+    }
     if (completed < 0) {
         return weft_cli_format("No divergence: nobody waits%s.",
                                it->is_failed ? "" : " for more than a second");

@@ -40,6 +40,7 @@ static bool seal_secret(struct weft_run_job *job, const uint8_t *secret)
     if (job->secret_fd < 0) {
         return fail_errno(job, "making memory for the secret");
     }
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is seen by write() */
     if (write(job->secret_fd, secret, WEFT_SECRET_LEN) != WEFT_SECRET_LEN) {
         return fail_errno(job, "writing the secret");
     }
@@ -248,6 +249,7 @@ static void become_rank(const struct weft_run_job *job, int rank, pid_t runner, 
     }
     setrlimit(RLIMIT_NOFILE, &job->old_files);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     execvp(job->argv[0], job->argv);
 }

@@ -330,6 +330,10 @@ void weft_control_aside_frame(struct weft_control *control, struct weft_net_conn
 void weft_control_aside_lost(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_aside_close(struct weft_control *control);
 
+/* ---- who.c ---- */
+/* Who is above all that we do not know to be gone; perhaps ourselves. */
+uint32_t weft_control_coordinator(const struct weft_control *control);
+
 /* ---- shrink.c ---- */
 void weft_control_shrink_arrived(struct weft_control *control, struct weft_net_conn *from,
                                  const struct weft_wire_frame *frame, const uint8_t *payload);

@@ -24,7 +24,7 @@
 #define PENDING 1    /* of SHRUNK */
 #define WITHDRAWN 2  /* the same */
 #define WITHDRAW 1   /* of SHRINK: I do not ask any more */
-#define LEAVE_MS 300 /* so long its answer is waited for */
+#define LEAVE_MS 200 /* so long its answer is waited for */
 #define ASK_MS 100   /* then twice as long each time */
 #define ASK_MAX_MS 1000
 #define DECISIONS 8
@@ -192,12 +192,19 @@ void weft_control_shrink_tell(struct weft_control *control, struct weft_net_conn
     }
 }
 
-/* Who has not asked yet, for the words of who gives up. */
+/* The words of who gives up: who has not asked yet, or, if we were never told, who should have. */
 static void end_late(struct shrink_op *op)
 {
-    char text[TEXT_LEN];
-    snprintf(text, sizeof(text), "not every survivor has called weft_comm_shrink in time%s%s",
-             op->missing[0] != '\0' ? "; missing: " : "", op->missing);
+    const struct weft_control *control = op->op.channel->control;
+    char text[TEXT_LEN], name[128];
+    if (op->missing[0] != '\0') {
+        snprintf(text, sizeof(text),
+                 "not every survivor has called weft_comm_shrink in time; missing: %s",
+                 op->missing);
+    } else {
+        weft_control_name_rank(control, weft_control_coordinator(control), name, sizeof(name));
+        snprintf(text, sizeof(text), "no answer in time from %s, which decides who goes on", name);
+    }
     end_op(op, WEFT_ERR_TIMEOUT, text);
 }
 

@@ -71,3 +71,13 @@ void weft_control_name_rank(const struct weft_control *control, uint32_t rank, c
         snprintf(text, room, "rank %u (pid %u on %s)", rank, pid, group->host);
     }
 }
+
+uint32_t weft_control_coordinator(const struct weft_control *control)
+{
+    uint32_t rank = control->self.rank, up = rank;
+    while (up != WEFT_WIRE_NO_RANK) {
+        rank = up;
+        up = weft_control_tree_up(&control->tree, control->is_out, rank);
+    }
+    return rank;
+}

@@ -200,7 +200,7 @@ weft_status_t weft_p2p_map(struct weft_p2p_comm *comm, uint32_t rank,
     }
     if (peer->link.state != WEFT_LINK_UP) {
         weft_link_want(&peer->link);
-        return weft_fail(WEFT_ERR_BUSY, "the link to rank %u opens", rank);
+        return WEFT_ERR_BUSY; /* it opens: not a failure, so no words */
     }
     lane = peer->link.lane;
     if ((lane->caps & WEFT_LANE_MAPS) == 0) {
@@ -212,7 +212,7 @@ weft_status_t weft_p2p_map(struct weft_p2p_comm *comm, uint32_t rank,
     }
     *mapping_p = lane->ops->hold(lane, memory, place->len);
     *memory_p = memory;
-    return *mapping_p != NULL ? WEFT_OK : weft_fail(WEFT_ERR_BUSY, "the mapping is going");
+    return *mapping_p != NULL ? WEFT_OK : WEFT_ERR_BUSY; /* it is going */
 }
 
 void weft_p2p_nudge(struct weft_p2p_comm *comm, uint32_t rank)

@@ -196,8 +196,7 @@ static weft_status_t ask_for(struct weft_shm_lane *lane, uint64_t id)
         weft_shm_mail_send(lane->fd, &mail, -1)) {
         lane->wanted = id;
     }
-    return weft_fail(WEFT_ERR_BUSY, "allocation %llu of rank %u is on its way",
-                     (unsigned long long)id, lane->base.peer);
+    return WEFT_ERR_BUSY; /* not a failure: no words for it */
 }
 
 weft_status_t weft_shm_map(struct weft_lane *base, uint64_t region, uint64_t offset, size_t len,

@@ -119,6 +119,27 @@ static void a_rank_that_has_not_come_is_named_with_what_it_does(void **state)
     close_ranks(&bench);
 }
 
+/* As in a job of which one was killed, while the others are still there: nobody has written a verdict. */
+static void a_call_that_failed_on_all_is_told_though_nobody_waits(void **state)
+{
+    struct bench bench;
+    struct cli cli;
+    (void)state;
+    open_ranks(&bench);
+    do_all(&bench, 2);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        if (rank != 2) {
+            weft_recorder_end(&bench.rank[rank], begin(&bench, rank, 2, WEFT_BARRIER),
+                              WEFT_ERR_PEER);
+            save(&bench, rank, WEFT_RECORD_ASKED);
+        }
+    }
+    cli_run(&cli, "inspect", bench.folder);
+    assert_says(&cli, "Nobody waits, but barrier #2 has failed (ERR_PEER) on ranks 0-1,3");
+    cli_close(&cli);
+    close_ranks(&bench);
+}
+
 /* Whoever begins waits a little at times: without a failure that is nothing. */
 static void short_waits_are_no_divergence(void **state)
 {
@@ -404,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_called_something_else_is_named),
         cmocka_unit_test(calls_that_differed_before_are_told),
         cmocka_unit_test(a_rank_that_has_not_come_is_named_with_what_it_does),
+        cmocka_unit_test(a_call_that_failed_on_all_is_told_though_nobody_waits),
         cmocka_unit_test(short_waits_are_no_divergence),
         cmocka_unit_test(ranks_without_a_recording_are_named),
         cmocka_unit_test(whom_they_wait_for_is_said),
