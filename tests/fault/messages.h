@@ -8,6 +8,7 @@
 
 #include "fault/job.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 #define MESSAGES_LARGE ((size_t)64 << 20)
@@ -19,13 +20,21 @@ static const char *const messages_paths[] = {"shm", "tcp"};
 
 /* ---- the rank's side ---- */
 
-/* Ranks that are threads share an environment that nobody may change: the test sets it before. */
-static inline void messages_set(const char *name, const char *value)
+/* Ranks that are threads share an environment: the first to come sets it, and nobody changes it afterwards. */
+static inline void messages_set_unless(const char *name, const char *value, bool is_set_enough)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
     const char *old = getenv(name);
-    if (old == NULL || strcmp(old, value) != 0) {
+    if (old == NULL || (!is_set_enough && strcmp(old, value) != 0)) {
         setenv(name, value, 1);
     }
+    pthread_mutex_unlock(&lock);
+}
+
+static inline void messages_set(const char *name, const char *value)
+{
+    messages_set_unless(name, value, false);
 }
 
 /* timeout_ms 0: as the environment says. That ranks die is the subject, not news to be logged. */
@@ -38,7 +47,7 @@ static inline weft_status_t messages_join(int rank, struct harness_shared *share
         signal(deadly[i], SIG_DFL); /* cmocka's handler would run the test again, in the rank */
     }
     messages_set("WEFT_PATH", path);
-    messages_set("WEFT_LOG", getenv("WEFT_LOG") != NULL ? getenv("WEFT_LOG") : "error");
+    messages_set_unless("WEFT_LOG", "error", true);
     return job_join(rank, 0, shared, &config, comm_p);
 }
 

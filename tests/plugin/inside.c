@@ -80,7 +80,8 @@ struct weft_nccl_lane *inside_lane_of_slot(struct weft_nccl_comm *comm, uint32_t
     return found;
 }
 
-void inside_reset(const struct weft_nccl_lane *lane)
+/* Whoever owns the lane finds it reset by what the kernel says, an order that the thread sanitizer does not see. */
+__attribute__((no_sanitize("thread"))) void inside_reset(const struct weft_nccl_lane *lane)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
     assert_int_equal(0, syscall(SYS_connect, lane->fd, &nowhere, sizeof(nowhere)));
