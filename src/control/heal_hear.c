@@ -6,7 +6,8 @@
  * the end of that), is gone, or takes too long. What comes with a number is that verdict, and is passed on at once.
  *
  * The model in tests/model shows that survivors then have the same verdicts by the same numbers, when up to three of four
- * die and nobody takes too long. One who stands in for a stopped coordinator (aside.c) does not hear the others out.
+ * die and nobody takes too long. One who stands in for a stopped coordinator (aside.c) does not hear the others out: one
+ * that is stopped while it tells a verdict may leave two.
  */
 #include "control/heal.h"
 
