@@ -68,7 +68,9 @@ static void await_orphans(struct weft_control *control)
     while (is_expecting && weft_clock_ns() < deadline_ns) {
         weft_engine_lock(control->engine);
         weft_control_word_check(control); /* our children wait, too */
-        is_expecting = weft_control_heal_expects(control) || control->is_word_due;
+        /* who had it may be an orphan since, because those above have left for the same */
+        is_expecting =
+            weft_control_heal_is_hearing(control) || control->word_ns <= control->judged_ns;
         weft_engine_unlock(control->engine);
         if (is_expecting) {
             weft_engine_wait(control->engine, &never, weft_clock_after_ms(1));

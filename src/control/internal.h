@@ -101,6 +101,7 @@ struct weft_control {
     uint64_t judged_ns;  /* when the latest came; 0: none has */
     bool is_word_due;    /* our parent told it, and has not said yet that all others have it */
     bool is_word_owed;   /* the same of us and our children */
+    uint64_t word_ns;    /* when we last knew that all have it */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_control_observer *observer; /* lent */

@@ -127,7 +127,11 @@ static void beat_below(struct weft_control *control)
 
 void weft_control_word_check(struct weft_control *control)
 {
-    if (control->is_word_owed && weft_control_has_word(control)) {
+    if (!weft_control_has_word(control)) {
+        return;
+    }
+    control->word_ns = weft_clock_ns();
+    if (control->is_word_owed) {
         beat_below(control);
     }
 }
