@@ -67,12 +67,12 @@ bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *co
     conn->tag = ROLE_CHILD;
     weft_net_conn_persist(conn);
     control->is_out[conn->peer_rank] = 0;
+    control->is_word_owed = true; /* it hears of verdicts that it may leave for */
     weft_control_mend_beat(conn); /* until we have spoken it is nothing */
     weft_control_history_tell(control, conn, WEFT_WIRE_VERDICT);
     weft_control_tell_closed(control,
                              conn); /* after it: who closed may have done so for a verdict */
     weft_control_shrink_tell(control, conn);
-    control->is_word_owed = true; /* it hears of verdicts that it may leave for */
     weft_log(control, INFO, "rank %u is below this rank now", conn->peer_rank);
     return true;
 }

@@ -100,7 +100,7 @@ struct weft_control {
     uint32_t verdicts;   /* coordinator: how many were given */
     uint64_t judged_ns;  /* when the latest came; 0: none has */
     bool is_word_due;    /* our parent told it, and has not said yet that all others have it */
-    bool is_word_owed;   /* the same of us and our children */
+    bool is_word_owed;   /* the same of us and our children: beats to them do not say it */
     uint64_t word_ns;    /* when we last knew that all have it */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
@@ -217,9 +217,7 @@ void weft_control_ways_close(struct weft_control *control);
 
 /* ---- verdict.c ---- */
 uint32_t weft_control_next_verdict(uint32_t latest, uint32_t rank, uint32_t ranks);
-/* Has everybody heard of all verdicts, as far as we know? Beats to children say so. */
-bool weft_control_has_word(struct weft_control *control);
-/* It may be so since a moment ago: then children are told. */
+/* Everybody may have heard of all verdicts since a moment ago, as far as we know: then children are told. */
 void weft_control_word_check(struct weft_control *control);
 void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,
                                  weft_status_t status, const char *why);

@@ -108,31 +108,25 @@ static bool is_known(const struct weft_control *control, uint64_t comm,
  * Were we to die while we tell, or before orphans have found us, who has left may have been the only one who knew. So
  * beats say whether all have heard, as far as we know: above us by our parent's word, and nobody is expected below. */
 
-bool weft_control_has_word(struct weft_control *control)
+static bool has_word(struct weft_control *control)
 {
     bool is_long_ago =
         control->judged_ns == 0 || weft_clock_ns() > control->judged_ns + WORD_MS * WEFT_NS_PER_MS;
     return is_long_ago || (!control->is_word_due && !weft_control_heal_expects(control));
 }
 
-static void beat_below(struct weft_control *control)
-{
-    control->is_word_owed = !weft_control_has_word(control);
-    for (uint32_t i = 0; i < control->child_count; i++) {
-        if (control->children[i].conn != NULL) {
-            weft_control_mend_beat(control->children[i].conn);
-        }
-    }
-}
-
 void weft_control_word_check(struct weft_control *control)
 {
-    if (!weft_control_has_word(control)) {
+    bool was_owed = control->is_word_owed;
+    if (!has_word(control)) {
         return;
     }
     control->word_ns = weft_clock_ns();
-    if (control->is_word_owed) {
-        beat_below(control);
+    control->is_word_owed = false;
+    for (uint32_t i = 0; was_owed && i < control->child_count; i++) {
+        if (control->children[i].conn != NULL) {
+            weft_control_mend_beat(control->children[i].conn);
+        }
     }
 }
 
@@ -160,7 +154,8 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
         frame.len = (uint32_t)len;
         weft_control_deliver(control, &frame, bytes);
     }
-    beat_below(control);
+    control->is_word_owed = true;
+    weft_control_word_check(control);
 }
 
 /* A coordinator that has slept may have been stood in for: the verdict may lie before it; of a new one somebody may know it
