@@ -311,7 +311,7 @@ static const struct inspect_list *failed_last(const struct inspect_case *it,
     return last != NULL && last->status != WEFT_OK ? found : NULL;
 }
 
-/* Nobody waits, but a call has failed: of who died there is no recording, so the others' words are not here. */
+/* Nobody waits, but a call has failed. Recordings of ranks that run hold no verdict, so why is not known here. */
 static char *failed_sentence(const struct inspect_list *list, const struct weft_dump_entry *failed)
 {
     bool *chosen = weft_cli_grow(NULL, list->count, sizeof(*chosen));
