@@ -103,6 +103,7 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
     control->parent_rank = conn->peer_rank;
     control->is_top = false;
     control->is_out[conn->peer_rank] = 0;
+    weft_control_word_new_parent(control);
     conn->tag = ROLE_PARENT;
     weft_control_watch_close(control->parent_watch);
     control->parent_watch = weft_control_watch_open(control, conn->peer_rank);

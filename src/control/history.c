@@ -88,8 +88,8 @@ static void tell(struct weft_control *control, struct weft_net_conn *conn, enum 
     weft_control_say(conn, &frame, bytes, weft_wire_notice_encode(&verdict->notice, bytes));
 }
 
-void weft_control_history_tell(struct weft_control *control, struct weft_net_conn *conn,
-                               enum weft_wire_type type)
+uint32_t weft_control_history_tell(struct weft_control *control, struct weft_net_conn *conn,
+                                   enum weft_wire_type type)
 {
     const struct weft_control_history *history = control->history;
     for (uint32_t i = 0; history != NULL && i < history->rank_count; i++) {
@@ -98,6 +98,7 @@ void weft_control_history_tell(struct weft_control *control, struct weft_net_con
     for (uint32_t i = 0; history != NULL && i < comms_kept(history); i++) {
         tell(control, conn, type, &history->comms[i]);
     }
+    return history != NULL ? history->rank_count + comms_kept(history) : 0;
 }
 
 void weft_control_history_close(struct weft_control *control)

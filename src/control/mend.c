@@ -168,7 +168,9 @@ void weft_control_mend_beat(struct weft_net_conn *conn)
                                     .src = control->self.rank,
                                     .dst = conn->peer_rank,
                                     .number = count_now(mend)};
-    if (conn != control->parent && !control->is_word_owed) {
+    if (conn == control->parent) {
+        frame.comm = control->heard;
+    } else if (!control->is_word_owed) {
         frame.flags = WEFT_WIRE_FLAG_WORD;
     }
     if (weft_net_conn_send(conn, &frame, NULL, 0) == WEFT_OK && mend != NULL) {

@@ -108,6 +108,7 @@ void weft_control_flood(struct weft_control *control, struct weft_wire_frame *fr
     for (uint32_t i = 0; i < control->child_count; i++) {
         if (control->children[i].conn != NULL) {
             weft_control_say(control->children[i].conn, frame, payload, len);
+            control->children[i].told += frame->type == WEFT_WIRE_VERDICT;
         }
     }
 }
@@ -209,15 +210,6 @@ static void below_arrived(struct weft_control *control, struct weft_net_conn *fr
     weft_control_word_check(control);
 }
 
-static void word_arrived(struct weft_control *control, const struct weft_net_conn *from,
-                         const struct weft_wire_frame *frame)
-{
-    if (from == control->parent && (frame->flags & WEFT_WIRE_FLAG_WORD) != 0) {
-        control->is_word_due = false;
-        weft_control_word_check(control);
-    }
-}
-
 void weft_control_arrived(struct weft_control *control, struct weft_net_conn *from,
                           const struct weft_wire_frame *frame, const uint8_t *payload)
 {
@@ -233,7 +225,7 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
     switch (frame->type) {
     case WEFT_WIRE_HEARTBEAT:
         weft_control_mend_acked(from, frame->number);
-        word_arrived(control, from, frame);
+        weft_control_word_arrived(control, from, frame);
         break;
     case WEFT_WIRE_WAYS:
         weft_control_ways_arrived(control, from, frame, payload);

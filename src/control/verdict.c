@@ -18,7 +18,6 @@
 #include <string.h>
 
 #define NEWS_MS 5
-#define WORD_MS 1000 /* nobody waits for it any more */
 
 static void mark_gone(struct weft_control *control, uint32_t rank, uint8_t how)
 {
@@ -101,33 +100,6 @@ static bool is_known(const struct weft_control *control, uint64_t comm,
 {
     return comm == 0 ? notice->rank >= control->self.ranks || control->is_gone[notice->rank]
                      : weft_control_history_has(control, comm);
-}
-
-/* ---- the word: who leaves for a verdict waits for it ----
- *
- * Were we to die while we tell, or before orphans have found us, who has left may have been the only one who knew. So
- * beats say whether all have heard, as far as we know: above us by our parent's word, and nobody is expected below. */
-
-static bool has_word(struct weft_control *control)
-{
-    bool is_long_ago =
-        control->judged_ns == 0 || weft_clock_ns() > control->judged_ns + WORD_MS * WEFT_NS_PER_MS;
-    return is_long_ago || (!control->is_word_due && !weft_control_heal_expects(control));
-}
-
-void weft_control_word_check(struct weft_control *control)
-{
-    bool was_owed = control->is_word_owed;
-    if (!has_word(control)) {
-        return;
-    }
-    control->word_ns = weft_clock_ns();
-    control->is_word_owed = false;
-    for (uint32_t i = 0; was_owed && i < control->child_count; i++) {
-        if (control->children[i].conn != NULL) {
-            weft_control_mend_beat(control->children[i].conn);
-        }
-    }
 }
 
 void weft_control_judge(struct weft_control *control, uint64_t comm,
@@ -282,7 +254,7 @@ void weft_control_notice_arrived(struct weft_control *control, const struct weft
         return;
     }
     if (from == control->parent) {
-        control->is_word_due = true;
+        weft_control_word_said(control);
     } else if (!is_known(control, frame->comm, &notice)) {
         pass_up(control, frame->comm, &notice);
     }
@@ -315,7 +287,7 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
     }
     if (conn == control->parent) {
         control->parent = NULL;
-        control->is_word_due = false;
+        weft_control_word_new_parent(control);
         if (control->heal != NULL) {
             control->heal->parent_heard_ns = conn->heard_ns;
         }

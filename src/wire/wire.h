@@ -224,7 +224,7 @@ enum weft_wire_type {
     WEFT_WIRE_BELOW, /* up: these ranks are reached by way of the sender now, and all they know has come */
     WEFT_WIRE_TYPE_END
 };
-#define WEFT_WIRE_FLAG_WORD 1 /* HEARTBEAT, down: everybody above and beside you has all verdicts */
+#define WEFT_WIRE_FLAG_WORD 1 /* HEARTBEAT, down: all others have all verdicts (control/word.c) */
 
 /*
  *  0      2    3     4       8                 16      20      24       28

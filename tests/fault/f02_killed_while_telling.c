@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank dies, and so does the root while it tells of it: some have heard, others have not. The survivors have one first
- * verdict all the same, by one number, and word for word. */
+/* A rank dies, and so does another while it tells of it, the root or one below: some have heard, and leave for that at once,
+ * others have not. The survivors have one first verdict all the same, by one number, and word for word. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,20 +16,28 @@
 #include <unistd.h>
 
 #define RANKS 7
-#define FIRST 3 /* it dies by itself */
+#define FIRST 6 /* it dies by itself */
 #define SUMS 20 /* before that */
 #define DIED 9
 
 #define VERDICT 0 /* + rank: number */
 #define BLAMED 16 /* + rank */
+#define LEFT 32   /* how many have closed */
 
-static bool is_root;
+#define PATIENCE_MS 100
+
+static struct harness_shared *common;
+static bool is_teller, is_patient;
 static int breath;        /* so many verdicts it says; then it dies */
 static bool is_heir_last; /* who coordinates next would be told after all others */
 
 /* At once: a process with much memory, as the sanitizers' have, takes its time to end, and its connections end last. */
 static void die(void)
 {
+    uint64_t until_ns = weft_clock_after_ms(PATIENCE_MS);
+    while (is_patient && atomic_load(&common->word[LEFT]) == 0 && weft_clock_ns() < until_ns) {
+        usleep(100); /* who has heard may leave first */
+    }
     close_range(3, ~0u, 0);
     _exit(DIED);
 }
@@ -43,18 +51,23 @@ weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wi
                                       const void *payload, size_t len)
 {
     weft_status_t status;
-    if (is_root && frame->type == WEFT_WIRE_VERDICT && is_heir_last && conn->peer_rank == 1) {
+    bool is_telling = is_teller && frame->type == WEFT_WIRE_VERDICT;
+    if (is_telling && is_heir_last && conn->peer_rank == 1) {
         return WEFT_OK; /* it does not come to that */
     }
+    if (is_telling && breath == 0) {
+        die();
+    }
     status = __real_weft_control_say(conn, frame, payload, len);
-    if (is_root && frame->type == WEFT_WIRE_VERDICT && --breath == 0) {
+    breath -= is_telling;
+    if (is_telling && breath == 0) {
         die();
     }
     return status;
 }
 
 struct plan {
-    int told;
+    int teller, told;
     bool is_heir_last;
     const char *degree;
 };
@@ -65,7 +78,9 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     weft_comm_t comm;
     weft_error_t error;
     weft_status_t status;
-    is_root = rank == 0;
+    common = shared;
+    is_teller = rank == plan->teller;
+    is_patient = is_teller && rank != 0; /* nobody leaves before the root says that all know */
     breath = plan->told;
     is_heir_last = plan->is_heir_last;
     setenv("WEFT_TREE_DEGREE", plan->degree, 1);
@@ -86,6 +101,7 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     atomic_store(&shared->word[VERDICT + rank], error.verdict);
     atomic_store(&shared->word[BLAMED + rank], (uint32_t)error.rank);
     weft_comm_close(comm);
+    atomic_fetch_add(&shared->word[LEFT], 1);
     return harness_say(shared, rank, 0, "%s", error.text);
 }
 
@@ -93,17 +109,18 @@ static void check(struct plan plan)
 {
     struct harness *harness = harness_start(RANKS, body, &plan);
     const _Atomic uint32_t *word = harness_shared(harness)->word;
-    const struct harness_result *one = harness_result(harness, 1);
-    messages_wait(harness, MESSAGES_WAIT_MS, "a root that dies while it tells");
-    assert_int_not_equal(word[VERDICT + 1], 0);
-    for (int rank = 1; rank < RANKS; rank++) {
+    const int one = 2; /* it survives always */
+    const char *said = harness_result(harness, one)->text;
+    messages_wait(harness, MESSAGES_WAIT_MS, "a rank that dies while it tells");
+    assert_int_not_equal(word[VERDICT + one], 0);
+    for (int rank = 0; rank < RANKS; rank++) {
         const struct harness_result *result = harness_result(harness, rank);
-        if (rank != FIRST &&
-            (result->status != 0 || word[VERDICT + rank] != word[VERDICT + 1] ||
-             word[BLAMED + rank] != word[BLAMED + 1] || strcmp(result->text, one->text) != 0)) {
-            fail_msg("%d told%s, degree %s: rank %d has verdict %u (%s), rank 1 %u (%s)", plan.told,
-                     plan.is_heir_last ? ", rank 1 not" : "", plan.degree, rank,
-                     word[VERDICT + rank], result->text, word[VERDICT + 1], one->text);
+        if (rank != FIRST && rank != plan.teller &&
+            (result->status != 0 || word[VERDICT + rank] != word[VERDICT + one] ||
+             word[BLAMED + rank] != word[BLAMED + one] || strcmp(result->text, said) != 0)) {
+            fail_msg("rank %d told %d%s, degree %s: rank %d has verdict %u (%s), rank %d %u (%s)",
+                     plan.teller, plan.told, plan.is_heir_last ? ", rank 1 not" : "", plan.degree,
+                     rank, word[VERDICT + rank], result->text, one, word[VERDICT + one], said);
         }
     }
     harness_close(harness);
@@ -113,12 +130,22 @@ static void however_many_have_heard_there_is_one_first_verdict(void **state)
 {
     (void)state;
     for (int told = 1; told < RANKS - 2; told++) {
-        check((struct plan){told, true, "64"});
-        check((struct plan){told, false, "64"});
+        check((struct plan){0, told, true, "64"});
+        check((struct plan){0, told, false, "64"});
     }
     for (int round = 0; round < 3; round++) {
-        check((struct plan){1, true, "2"});
-        check((struct plan){1, false, "2"});
+        check((struct plan){0, 1, true, "2"});
+        check((struct plan){0, 1, false, "2"});
+    }
+}
+
+/* Rank 1 is between the root and ranks 3 and 4. */
+static void who_has_heard_stays_until_those_below_others_have(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 5; round++) {
+        check((struct plan){1, 0, false, "2"});
+        check((struct plan){1, 1, false, "2"});
     }
 }
 
@@ -126,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(however_many_have_heard_there_is_one_first_verdict),
+        cmocka_unit_test(who_has_heard_stays_until_those_below_others_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
