@@ -37,7 +37,9 @@ static const struct weft_cli_command command = {
         "job_others, since, waited_s}; communicators [] {id, calls, ranks, completed, operations "
         "[]};\n"
         "recordings []; missing []; notes []. missing and recordings count as the job does.\n\n"
-        "What cannot be read is named behind the findings of the rest, and the exit status is 1.",
+        "What cannot be read is named behind the findings of the rest, and the exit status is 1; "
+        "of a\n"
+        "process among several that is no rank (pgrep finds forked workers, too) only the former.",
     .usage = "[--json] [--last N] --pid PID [--pid PID...] | DUMP...",
     .options = options,
     .examples = {"weft inspect run7/*.dump", "weft inspect --pid $(pgrep -d, train)"},
