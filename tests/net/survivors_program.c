@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One rank of a job that loses ranks and goes on: it sums until a sum fails, says what happened, shrinks and sums with
- * those who are left. It speaks in lines of JSON on stdout; times are of the monotonic clock, which all processes
+ * those who are left; with "leave" as argument it closes at once instead. It speaks in lines of JSON on stdout; times are of the monotonic clock, which all processes
  * of a machine share.
  *
  *   started  the job is there; work begins with the first line on stdin
@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,20 +130,30 @@ static weft_status_t verdict_of(weft_comm_t comm)
     return status;
 }
 
+/* WEFT_ERR_TIMEOUT: there is none. */
+static weft_status_t tell_verdict(weft_comm_t comm)
+{
+    weft_status_t status = verdict_of(comm);
+    weft_error_t error = {0};
+    int ranks = 0;
+    weft_comm_ranks(comm, &ranks);
+    if (status == WEFT_OK) {
+        fail("allreduce, and there is no verdict");
+        return WEFT_ERR_TIMEOUT;
+    }
+    weft_comm_get_error(comm, &error);
+    tell_number("verdict", weft_status_name(status), ranks, error.verdict, error.text);
+    return WEFT_OK;
+}
+
 /* WEFT_OK: it goes on with those who are left. */
 static weft_status_t shrink(struct team *team)
 {
     weft_comm_t last = team->comms[team->made - 1];
-    weft_status_t status = verdict_of(last);
-    weft_error_t error = {0};
-    int ranks = 0;
-    weft_comm_ranks(last, &ranks);
-    if (status == WEFT_OK || team->made == RANKS_MAX) {
-        fail("allreduce, and there is no verdict");
-        return WEFT_ERR_TIMEOUT;
+    weft_status_t status = team->made < RANKS_MAX ? tell_verdict(last) : WEFT_ERR_TIMEOUT;
+    if (status != WEFT_OK) {
+        return status;
     }
-    weft_comm_get_error(last, &error);
-    tell_number("verdict", weft_status_name(status), ranks, error.verdict, error.text);
     status = weft_comm_shrink(last, &team->comms[team->made]);
     if (status == WEFT_OK) {
         team->made++;
@@ -154,7 +165,7 @@ static weft_status_t shrink(struct team *team)
     return status;
 }
 
-static int go_on(struct team *team)
+static int go_on(struct team *team, bool is_leaving)
 {
     for (;;) {
         weft_status_t status = work(team, team->comms[team->made - 1]);
@@ -164,6 +175,9 @@ static int go_on(struct team *team)
         if (status == WEFT_ERR_PROTOCOL) {
             return fail("allreduce, and the sum is wrong");
         }
+        if (is_leaving) {
+            return tell_verdict(team->comms[0]) == WEFT_OK ? 0 : 1;
+        }
         status = shrink(team);
         if (status != WEFT_OK) {
             return status == WEFT_ERR_NETWORK ? 0 : 1;
@@ -171,9 +185,10 @@ static int go_on(struct team *team)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct team team = {.made = 1};
+    bool is_leaving = argc > 1 && strcmp(argv[1], "leave") == 0;
     int code;
     if (weft_init(NULL, &team.comms[0]) != WEFT_OK ||
         weft_comm_rank(team.comms[0], &team.number) != WEFT_OK ||
@@ -183,7 +198,7 @@ int main(void)
     }
     tell("started", "", team.ranks, "");
     has_input(-1);
-    code = is_enough() ? 0 : go_on(&team);
+    code = is_enough() ? 0 : go_on(&team, is_leaving);
     while (team.made > 0) {
         if (weft_comm_close(team.comms[--team.made]) != WEFT_OK) {
             code = fail("close");

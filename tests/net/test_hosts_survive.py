@@ -6,7 +6,6 @@ import random
 import signal
 import sys
 import time
-import unittest
 
 import ranks
 from lab import Lab
@@ -25,24 +24,21 @@ PATH_S = 1                 # WEFT_PATH_TIMEOUT
 CUT_S = PATH_S + 4 * SLOWNESS
 TOGETHER_S = 0.01
 TWO, THREE = [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2]
+NINE = [0, 0, 0, 1, 1, 1, 2, 2, 2]
 SEED = int(os.environ.get("SURVIVE_SEED", random.SystemRandom().randrange(1 << 32)))
 CHANCE = random.Random(SEED)
-
-
-def only_long(test):
-    return unittest.skipUnless(IS_LONG, "with --long")(test)
 
 
 class Job:
     """Ranks on hosts of the lab, at work; places: the host of each rank."""
     port = 23500
 
-    def __init__(self, case, places, **variables):
+    def __init__(self, case, places, *words, **variables):
         Job.port += 1
         self.case, self.places = case, places
         variables.setdefault("WEFT_LOG", "control:info,warn")
         root = "%s:%d" % (case.lab.address(places[0]), Job.port)
-        self.rank = [case.start([PROGRAM], clean_env(WEFT_RANK=rank, WEFT_RANKS=len(places),
+        self.rank = [case.start([PROGRAM, *words], clean_env(WEFT_RANK=rank, WEFT_RANKS=len(places),
                                                      WEFT_ROOT=root, **variables),
                                 case.lab.host[host].where) for rank, host in enumerate(places)]
         self.left = set(range(len(places)))
@@ -98,6 +94,18 @@ class Job:
         print("%s without %s: verdict after %.2f s, works after %.2f s" % (
             self.places, sorted(dead), max(one["at"] for one in verdicts.values()) - since,
             max(one["at"] for one in works.values()) - since))
+
+    def check_leaves(self, dead, since):
+        """Who is left has one verdict, by one number, though each closes as soon as it has it."""
+        self.left -= set(dead)
+        verdicts = {rank: self.rank[rank].event("verdict", since + VERDICT_S + 5)
+                    for rank in self.left}
+        for rank in self.left:
+            self.rank[rank].event("closed", since + VERDICT_S + 10)
+            self.case.assertEqual(self.rank[rank].wait(since + VERDICT_S + 15), 0)
+            self.case.assertLess(verdicts[rank]["at"] - since, VERDICT_S, verdicts)
+        texts = {(one["what"], one["number"], one["text"]) for one in verdicts.values()}
+        self.case.assertEqual(len(texts), 1, verdicts)
 
     def check_cut(self, those, since):
         """They may not go on, and end in good order; what they say of the others has no number."""
@@ -157,6 +165,22 @@ class HostsSurvive(NetCase):
     def test_the_root_and_another_leader_are_killed_together(self):
         for places in (TWO, THREE):
             self.check(places, lambda job: [0, job.leader(1)], gap_s=CHANCE.uniform(0, TOGETHER_S))
+
+    def check_leaving(self, places, gap_s):
+        job = Job(self, places, "leave")
+        try:
+            victims = [0, job.leader(CHANCE.randrange(1, places[-1] + 1))]
+            CHANCE.shuffle(victims)
+            job.check_leaves(victims, job.kill(victims, gap_s))
+        except AssertionError as error:
+            self.fail("%s\n%s" % (error, job.story()))
+        finally:
+            self.kill_all()
+
+    def test_who_leaves_at_once_leaves_nobody_without_the_verdict(self):
+        for _ in range(50 if IS_LONG else 3):
+            for places in (TWO, THREE, NINE):
+                self.check_leaving(places, CHANCE.uniform(0, TOGETHER_S))
 
     # ---- hosts ----
 
