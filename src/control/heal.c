@@ -282,6 +282,7 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
     }
     weft_net_conn_close(heal->adopter); /* it does not: others may call */
     heal->adopter = NULL;
+    weft_heal_take_over_port(heal); /* who led this host before us may just have been found gone */
     if (target == WEFT_WIRE_NO_RANK) {
         become_top(heal);
         return;

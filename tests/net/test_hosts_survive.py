@@ -166,6 +166,12 @@ class HostsSurvive(NetCase):
         for places in (TWO, THREE):
             self.check(places, lambda job: [0, job.leader(1)], gap_s=CHANCE.uniform(0, TOGETHER_S))
 
+    def test_the_root_and_who_leads_its_host_next_are_killed(self):
+        """The third one must be found by the other hosts before it judges."""
+        for places in (TWO, NINE):
+            for gap_s in (0, CHANCE.uniform(0.01, 0.03)):
+                self.check(places, lambda job: [0, 1], gap_s=gap_s)
+
     def check_leaving(self, places, gap_s):
         job = Job(self, places, "leave")
         try:
