@@ -335,6 +335,16 @@ bool weft_control_watch_is_silent(const struct weft_control_watch *watch)
     return watch != NULL && watch->is_silent;
 }
 
+bool weft_control_neighbour_is_silent(const struct weft_control *control, uint32_t rank)
+{
+    const struct weft_control_watch *watch =
+        rank == control->parent_rank ? control->parent_watch : NULL;
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        watch = control->children[i].rank == rank ? control->children[i].watch : watch;
+    }
+    return weft_control_watch_is_silent(watch);
+}
+
 void weft_control_watch_close(struct weft_control_watch *watch)
 {
     if (watch != NULL) {

@@ -322,6 +322,8 @@ bool weft_control_aside_due(struct weft_control *control);
 void weft_control_aside_beat(struct weft_control *control, uint64_t now_ns);
 /* Those above stand still: we judge in the coordinator's place. */
 bool weft_control_aside_stands_in(const struct weft_control *control);
+/* What this rank said does not come: does somebody stand still on its way to us, or where we stand in? Or NO_RANK. */
+uint32_t weft_control_aside_who_stands_still(struct weft_control *control, uint32_t rank);
 /* It has said beside the tree that it closes: its end is no death. */
 bool weft_control_aside_is_leaving(const struct weft_control *control, uint32_t rank);
 /* To those below, to the one above that we reach beside the tree. */
@@ -376,6 +378,7 @@ void weft_control_neighbour_ended(struct weft_control *control, uint32_t rank);
 struct weft_control_watch *weft_control_watch_open(struct weft_control *control, uint32_t rank);
 void weft_control_watch_close(struct weft_control_watch *watch);           /* NULL is fine */
 bool weft_control_watch_is_silent(const struct weft_control_watch *watch); /* the same */
+bool weft_control_neighbour_is_silent(const struct weft_control *control, uint32_t rank);
 void weft_control_heart_close(struct weft_control *control);
 
 /* ---- channel.c and the files of its operations ---- */

@@ -297,7 +297,7 @@ static uint64_t give_up(struct weft_control_op *waiting)
              channel->control->self.rank, name, op->is_send ? "receive" : "send", op->tag);
     memcpy(waiting->text, notice.text, sizeof(waiting->text));
     waiting->blamed = notice.rank;
-    weft_control_report(channel->control, channel->id, &notice);
+    weft_control_report_own(channel->control, channel->id, &notice);
     return 0;
 }
 

@@ -145,12 +145,29 @@ static bool may_judge(struct weft_control *control, const struct weft_wire_notic
             weft_control_part_of(control) != WEFT_PART_UNKNOWN);
 }
 
+/* Who waits names those it waits for; what they said may lie before one between them. */
+static void name_who_stands_still(struct weft_control *control, struct weft_wire_notice *notice)
+{
+    uint32_t still = weft_control_aside_who_stands_still(control, notice->rank);
+    size_t len = strlen(notice->text);
+    char name[128];
+    if (still != WEFT_WIRE_NO_RANK) {
+        weft_control_name_rank(control, still, name, sizeof(name));
+        if (strstr(notice->text, name) == NULL) {
+            snprintf(notice->text + len, sizeof(notice->text) - len, "; %s stands still", name);
+        }
+    }
+}
+
 /* The verdict, or, in the smaller part of a job, words without a number. */
 static void number(struct weft_control *control, struct weft_wire_notice *notice)
 {
     size_t len = strlen(notice->text);
     if (notice->number != 0) {
         return; /* another coordinator has given it */
+    }
+    if (notice->status == WEFT_ERR_TIMEOUT) {
+        name_who_stands_still(control, notice);
     }
     if (control->is_top && notice->status == WEFT_ERR_NETWORK &&
         weft_control_part_of(control) == WEFT_PART_FEW) {
@@ -224,6 +241,8 @@ void weft_control_report_own(struct weft_control *control, uint64_t comm,
         int len = snprintf(who, sizeof(who), ", says %s", name);
         snprintf(signed_notice.text, sizeof(signed_notice.text), "%.*s%s",
                  (int)sizeof(signed_notice.text) - 1 - len, notice->text, who);
+    } else if (notice->status == WEFT_ERR_TIMEOUT) {
+        name_who_stands_still(control, &signed_notice);
     }
     weft_control_report(control, comm, &signed_notice);
 }
