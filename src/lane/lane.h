@@ -80,6 +80,9 @@ enum weft_post {
     WEFT_POST_LENT, /* taken, the memory is lent until SENT */
 };
 
+/* Not SURE: longest payload that is posted, unless WEFT_CHUNK asks for longer ones. */
+#define WEFT_LANE_CHUNK (1u << 20)
+
 #define WEFT_LANE_ADDRESS_LEN 96
 /* What a peer needs to dial a port; encoded by the port that opens it, read by the same kind. */
 struct weft_lane_address {

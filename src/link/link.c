@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_SINGLE (1u << 20)
 #define CHUNK_SEVERAL (512u << 10)
 
 void weft_link_open(struct weft_links *links, uint32_t peer, struct weft_link *link)
@@ -62,7 +61,7 @@ uint32_t weft_link_chunk_max(const struct weft_link *link)
     if (is_sure(link)) {
         return link->lane->chunk_max;
     }
-    return wanted > 0 ? wanted : is_single(link) ? CHUNK_SINGLE : CHUNK_SEVERAL;
+    return wanted > 0 ? wanted : is_single(link) ? WEFT_LANE_CHUNK : CHUNK_SEVERAL;
 }
 
 /* Only who dials knows how many there will be, and says it with its lead. */

@@ -109,16 +109,20 @@ static struct weft_lane_tcp *lane_new(struct weft_lane_tcp_port *port, uint32_t 
         return NULL;
     }
     memset(lane, 0, offsetof(struct weft_lane_tcp, posts)); /* ring and buffer are written first */
-    lane->lane.ops = &weft_lane_tcp;
     lane->lane.port = (struct weft_lane_port *)port;
+    lane->security = (enum weft_wire_security)port->spec.params->number[WEFT_PARAM_SECURITY];
+    lane->is_checked = port->spec.params->number[WEFT_PARAM_CHECKSUM] != 0 &&
+                       lane->security == WEFT_SECURITY_AUTH; /* a tag finds more */
+    if (lane->is_checked && weft_lane_tcp_copies_open(lane) != WEFT_OK) {
+        free(lane);
+        return NULL;
+    }
+    lane->lane.ops = &weft_lane_tcp;
     lane->lane.peer = peer;
     lane->lane.chunk_max = WEFT_WIRE_DATA_MAX;
     lane->state = state;
     lane->source.ready = lane_ready;
     lane->source.fd = -1;
-    lane->security = (enum weft_wire_security)port->spec.params->number[WEFT_PARAM_SECURITY];
-    lane->is_checked = port->spec.params->number[WEFT_PARAM_CHECKSUM] != 0 &&
-                       lane->security == WEFT_SECURITY_AUTH; /* a tag finds more */
     lane->zerocopy_min = SIZE_MAX;
     lane->pause_ms = PAUSE_MIN_MS;
     lane->answer_ms = ANSWER_MS;
@@ -178,6 +182,7 @@ void weft_lane_tcp_close(struct weft_lane *base)
     }
     weft_list_remove(&lane->ready_node);
     weft_list_remove(&lane->node);
+    weft_lane_tcp_copies_close(lane);
     free(lane);
 }
 

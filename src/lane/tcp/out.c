@@ -10,6 +10,8 @@
  * With MSG_ZEROCOPY the kernel reads header and memory later: such posts always stand in the ring,
  * until the error queue says that every system call that carried a part of them is done.
  *
+ * Where payloads are checked, answers to gets are copied first (copies.c).
+ *
  * A peer that is gone is not noticed here: what it said before it went may still be unread, and
  * reading finds the end.
  */
@@ -174,18 +176,8 @@ static void want_out(struct weft_lane_tcp *lane)
                      EPOLLIN | EPOLLOUT);
 }
 
-/* Memory that a peer gets may be written meanwhile: then the answer is of before or after, but it is not damaged. So what
- * is checked is what is sent. (Without memory for that it is lent, like others.) */
-static void keep_answer(struct weft_lane_tcp_post *post)
-{
-    post->owned = malloc(post->slice.len);
-    if (post->owned != NULL) {
-        memcpy(post->owned, post->slice.data, post->slice.len);
-        post->slice.data = post->owned;
-    }
-}
-
-static void fill(const struct weft_lane_tcp *lane, struct weft_lane_tcp_post *post,
+/* false: an answer that must be copied, and there is no room. */
+static bool fill(struct weft_lane_tcp *lane, struct weft_lane_tcp_post *post,
                  const struct weft_wire_data *frame, const struct weft_slice *slice)
 {
     assert(frame->len == slice->len);
@@ -194,8 +186,8 @@ static void fill(const struct weft_lane_tcp *lane, struct weft_lane_tcp_post *po
     post->is_zerocopy = frame->type != WEFT_DATA_EAGER && slice->len >= lane->zerocopy_min;
     if (lane->is_checked && slice->len > 0) {
         struct weft_wire_data checked = *frame;
-        if (frame->type == WEFT_DATA_PART) {
-            keep_answer(post);
+        if (frame->type == WEFT_DATA_PART && !weft_lane_tcp_copies_add(lane, post)) {
+            return false;
         }
         checked.flags |= WEFT_DATA_CHECKED;
         checked.payload_crc = weft_wire_crc32c(0, post->slice.data, slice->len);
@@ -203,9 +195,10 @@ static void fill(const struct weft_lane_tcp *lane, struct weft_lane_tcp_post *po
     } else {
         weft_wire_data_encode(frame, post->header);
     }
+    return true;
 }
 
-/* The next free entry of the ring, filled; not yet part of it. */
+/* The next free entry of the ring, filled; not yet part of it. NULL: no room for what it needs besides. */
 static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
                                           const struct weft_wire_data *frame,
                                           const struct weft_slice *slice, void *cookie)
@@ -213,11 +206,11 @@ static struct weft_lane_tcp_post *prepare(struct weft_lane_tcp *lane,
     struct weft_lane_tcp_post *post = weft_lane_tcp_post_at(lane, lane->tail);
     post->cookie = cookie;
     post->owned = NULL;
+    post->copied = 0;
     post->written = 0;
     post->is_silent = false;
     post->zero_count = post->zero_left = 0;
-    fill(lane, post, frame, slice);
-    return post;
+    return fill(lane, post, frame, slice) ? post : NULL;
 }
 
 /* Like send_or_keep: what is sealed is out of the ring. */
@@ -249,7 +242,7 @@ static enum weft_post send_or_keep(struct weft_lane_tcp *lane, struct weft_lane_
     if (lane->next == lane->tail && !post->is_zerocopy) {
         sent = write_one(lane, post);
         if (sent == total_len(post)) {
-            free(post->owned);
+            lane->copies_tail -= post->copied;
             return WEFT_POST_SENT;
         }
     }
@@ -269,11 +262,18 @@ enum weft_post weft_lane_tcp_post(struct weft_lane *base, const struct weft_wire
                                   const struct weft_slice *slice, void *cookie)
 {
     struct weft_lane_tcp *lane = weft_lane_tcp_of(base);
+    struct weft_lane_tcp_post *post;
     if (!base->is_up || lane->tail - lane->head == WEFT_LANE_TCP_POSTS) {
         lane->is_starved = true;
         return WEFT_POST_FULL;
     }
-    return send_or_keep(lane, prepare(lane, frame, slice, cookie));
+    post = prepare(lane, frame, slice, cookie);
+    if (post == NULL) {
+        lane->is_starved = true;
+        lane->lacked = slice->len;
+        return WEFT_POST_FULL;
+    }
+    return send_or_keep(lane, post);
 }
 
 void weft_lane_tcp_greet(struct weft_lane_tcp *lane)
@@ -349,13 +349,16 @@ bool weft_lane_tcp_tell_sent(struct weft_lane_tcp *lane, struct weft_lane_tcp_te
             weft_lane_tcp_tell(tell, lane, WEFT_DONE_SENT)->cookie = post->cookie;
         }
         free(post->owned);
+        lane->copies_head += post->copied;
         lane->head++;
     }
-    if (lane->is_starved && lane->lane.is_up && lane->tail - lane->head < WEFT_LANE_TCP_POSTS) {
+    if (lane->is_starved && lane->lane.is_up && lane->tail - lane->head < WEFT_LANE_TCP_POSTS &&
+        (lane->lacked == 0 || weft_lane_tcp_copies_fit(lane))) {
         if (!weft_lane_tcp_can_tell(tell)) {
             return true;
         }
         lane->is_starved = false;
+        lane->lacked = 0;
         weft_lane_tcp_tell(tell, lane, WEFT_DONE_WRITABLE);
     }
     return false;
@@ -367,6 +370,7 @@ void weft_lane_tcp_drop_posts(struct weft_lane_tcp *lane)
         free(weft_lane_tcp_post_at(lane, lane->head)->owned);
     }
     lane->next = lane->tail;
+    lane->copies_head = lane->copies_tail;
     lane->queued = 0;
 }
 
@@ -388,7 +392,7 @@ static bool take_copy(struct weft_lane_tcp_post *post)
 {
     size_t skip = post->written > sizeof(post->header) ? post->written - sizeof(post->header) : 0;
     size_t len = post->slice.len - skip;
-    if (len == 0 || post->owned != NULL) {
+    if (len == 0 || post->owned != NULL || post->copied > 0) {
         return true;
     }
     post->owned = malloc(len);

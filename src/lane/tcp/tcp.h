@@ -37,6 +37,7 @@ struct weft_lane_tcp_post {
     struct weft_slice slice; /* lent, unless it is `owned` */
     void *cookie;
     void *owned;    /* a copy of ours: who lent it wanted it back; else NULL */
+    size_t copied;  /* bytes of the lane's copies that it holds; 0: none */
     size_t written; /* of header and slice together; on a sealed lane: sealed */
     bool is_silent; /* nobody above waits for its SENT */
     bool is_zerocopy;
@@ -72,7 +73,8 @@ struct weft_lane_tcp {
     bool is_hot;
     bool is_known;   /* somebody above has it: its end must be told */
     bool is_told;    /* … and was */
-    bool is_starved; /* a post was refused: WRITABLE is owed */
+    bool is_starved; /* a post was refused: WRITABLE is owed … */
+    size_t lacked;   /* … when a copy of so many bytes has room; 0: it was not for that */
     weft_status_t lost_status;
     char lost_text[160];
     enum weft_wire_security security;
@@ -103,6 +105,9 @@ struct weft_lane_tcp {
         stuck_ns; /* since silent_ms() finds bytes on their way and none acknowledged; 0: not */
     uint64_t stuck_bytes; /* acknowledged until then */
     uint32_t zero_sent, zero_done;
+    /* copies of answers (copies.c): head … tail are held; free-running, from 0 when none is */
+    uint8_t *copies; /* owned; NULL: payloads are not checked */
+    size_t copies_room, copies_head, copies_tail;
     struct weft_lane_tcp_post posts[WEFT_LANE_TCP_POSTS];
 
     uint8_t in[WEFT_LANE_TCP_IN_LEN];
@@ -184,6 +189,15 @@ size_t weft_lane_tcp_queued(const struct weft_lane *base);
 void weft_lane_tcp_advance(struct weft_lane_tcp *lane, size_t sent);
 /* What a send returned: bytes taken. */
 size_t weft_lane_tcp_note_sent(struct weft_lane_tcp *lane, ssize_t sent);
+
+/* copies.c, the first two where payloads are checked only */
+/* Once, for the life of the lane. ERR_MEMORY. */
+weft_status_t weft_lane_tcp_copies_open(struct weft_lane_tcp *lane);
+/* The post sends a copy of what it was lent. false: no room until copies before it have left. */
+bool weft_lane_tcp_copies_add(struct weft_lane_tcp *lane, struct weft_lane_tcp_post *post);
+/* Is there room for what was refused? */
+bool weft_lane_tcp_copies_fit(const struct weft_lane_tcp *lane);
+void weft_lane_tcp_copies_close(struct weft_lane_tcp *lane); /* none are fine */
 
 /* seal.c, all but the first with lane->seal only */
 /* Keys as the handshake gave them; the lane's level says how. ERR_MEMORY. */

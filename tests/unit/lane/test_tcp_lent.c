@@ -35,6 +35,117 @@ static void an_answer_whose_memory_changes_on_its_way_is_not_damaged(void **stat
     pair_close(&pair);
 }
 
+/* Posts what a peer gets and scribbles over it at once, whatever the lane says. */
+static enum weft_post post_answer(struct side *side, size_t len)
+{
+    struct weft_wire_data frame = frame_of(side->posted + 1, len);
+    uint8_t *bytes = malloc(len);
+    const struct weft_slice slice = {bytes, len};
+    enum weft_post result;
+    assert_non_null(bytes);
+    frame.type = WEFT_DATA_PART;
+    for (size_t i = 0; i < len; i++) {
+        bytes[i] = pattern_at(frame.number, i);
+    }
+    result = weft_lane_tcp.post(side->lane, &frame, &slice, bytes);
+    memset(bytes, 0x11, len);
+    if (result == WEFT_POST_LENT) {
+        side->kept[(side->sent + side->lent++) % KEPT] = bytes;
+    } else {
+        free(bytes);
+    }
+    side->posted += result != WEFT_POST_FULL;
+    return result;
+}
+
+static void pair_open_checked(struct pair *pair, const char *chunk, const char *zerocopy)
+{
+    pair_prepare(pair);
+    pair_secure(pair, "auth");
+    assert_int_equal(weft_params_set(&pair->a.params, WEFT_PARAM_CHECKSUM, "on"), WEFT_OK);
+    assert_int_equal(weft_params_set(&pair->a.params, WEFT_PARAM_CHUNK, chunk), WEFT_OK);
+    assert_int_equal(weft_params_set(&pair->a.params, WEFT_PARAM_TCP_ZEROCOPY, zerocopy), WEFT_OK);
+    side_listen(&pair->a);
+    side_listen(&pair->b);
+    pair_dial(pair);
+}
+
+/* Lengths that leave the ends of the ring unused now and then. */
+static size_t answer_len(uint32_t i)
+{
+    static const size_t lens[] = {1 << 20, 700000, 1, 300000, 1 << 20, 17, 900001, 512 << 10};
+    return lens[i % WEFT_COUNT_OF(lens)];
+}
+
+/* Until the lane takes no more. */
+static void fill_with_answers(struct side *side)
+{
+    while (post_answer(side, answer_len(side->posted)) != WEFT_POST_FULL) {
+    }
+}
+
+/* What is told to have room has it: an answer is refused once, not again and again. */
+static void check_answers(const char *chunk, size_t room, const char *zerocopy)
+{
+    enum { ANSWERS = 100 };
+    struct pair pair;
+    pair_open_checked(&pair, chunk, zerocopy);
+    fill_with_answers(&pair.a);
+    while (pair.a.posted < ANSWERS) {
+        unsigned told = pair.a.writable;
+        assert_true(pair.a.lent < WEFT_LANE_TCP_POSTS); /* it was not for want of posts */
+        assert_in_range(weft_lane_tcp.queued(pair.a.lane), 0,
+                        room + (size_t)pair.a.lent * WEFT_WIRE_DATA_LEN);
+        assert_int_not_equal(side_post(&pair.a, 8), WEFT_POST_FULL); /* others need no room */
+        assert_int_equal(post_answer(&pair.a, answer_len(pair.a.posted - 1)), WEFT_POST_FULL);
+        assert_true(poll_until(&pair.a, &pair.b, &pair.a.writable, told + 1));
+        assert_int_not_equal(post_answer(&pair.a, answer_len(pair.a.posted - 1)), WEFT_POST_FULL);
+        fill_with_answers(&pair.a);
+    }
+    assert_true(poll_until(&pair.b, &pair.a, &pair.b.numbered, pair.a.posted));
+    assert_true(poll_until(&pair.a, &pair.b, &pair.a.sent, pair.a.sent + pair.a.lent));
+    assert_false(pair.b.is_wrong);
+    pair_close(&pair);
+}
+
+static void answers_wait_for_room_for_their_copies(void **state)
+{
+    (void)state;
+    check_answers("0", 2 << 20, "0");
+    check_answers("64K", 2 << 20, "0");
+    check_answers("2M", 4 << 20, "0");
+}
+
+/* The kernel reads the copies: they are held until it has. */
+static void copies_that_the_kernel_reads_are_held(void **state)
+{
+    (void)state;
+    check_answers("0", 2 << 20, "100");
+}
+
+/* Nothing is copied twice, and the copies go with the lane. */
+static void copied_answers_may_be_wanted_back(void **state)
+{
+    struct pair pair;
+    const struct weft_lane_tcp *lane;
+    (void)state;
+    pair_open_checked(&pair, "0", "0");
+    fill_with_answers(&pair.a);
+    lane = weft_lane_tcp_of(pair.a.lane);
+    for (uint32_t i = lane->head; i != lane->tail; i++) {
+        void *bytes = pair.a.kept[pair.a.sent % KEPT];
+        assert_int_equal(weft_lane_tcp.forget(pair.a.lane, bytes, false), 1);
+        assert_null(lane->posts[i % WEFT_LANE_TCP_POSTS].owned);
+        free(bytes);
+        pair.a.sent++;
+        pair.a.lent--;
+    }
+    assert_true(poll_until(&pair.b, &pair.a, &pair.b.numbered, pair.a.posted));
+    assert_false(pair.b.is_wrong);
+    fill_with_answers(&pair.a);
+    pair_close(&pair);
+}
+
 /* What was lent moves in the middle of its way: the rest is read from there, and nobody hears of SENT. */
 static void lent_memory_may_move_once_it_was_copied(void **state)
 {
@@ -214,6 +325,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_whose_memory_changes_on_its_way_is_not_damaged),
+        cmocka_unit_test(answers_wait_for_room_for_their_copies),
+        cmocka_unit_test(copies_that_the_kernel_reads_are_held),
+        cmocka_unit_test(copied_answers_may_be_wanted_back),
         cmocka_unit_test(lent_memory_may_move_once_it_was_copied),
         cmocka_unit_test(what_is_wanted_back_is_the_users_again_and_still_arrives),
         cmocka_unit_test(what_has_not_begun_to_leave_is_replaced),
