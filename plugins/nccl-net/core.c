@@ -6,10 +6,8 @@
  */
 #include "nccl.h"
 
-#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -83,18 +81,6 @@ const struct weft_nccl_device *weft_nccl_device(int device)
 
 /* ---- time, and news of NICs ---- */
 
-static bool is_running(const char *name)
-{
-    struct ifreq asked = {0};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool is_up;
-    snprintf(asked.ifr_name, sizeof(asked.ifr_name), "%s", name);
-    is_up = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &asked) == 0 && (asked.ifr_flags & IFF_UP) != 0 &&
-            (asked.ifr_flags & IFF_RUNNING) != 0;
-    close(fd);
-    return is_up;
-}
-
 /* The kernel drops news when there is too much of it. That a NIC went is found out by its silence, that it is back by
  * asking. */
 static void ask_for_nics(uint64_t now_ns)
@@ -105,7 +91,9 @@ static void ask_for_nics(uint64_t now_ns)
     }
     next_ns = now_ns + ASK_MS * WEFT_NS_PER_MS;
     for (uint32_t nic = 0; nic < weft_nccl_core.devices.nic_count; nic++) {
-        if (weft_nccl_core.is_nic_down[nic] && is_running(weft_nccl_core.devices.nics[nic].name)) {
+        bool is_up;
+        if (weft_nccl_core.is_nic_down[nic] &&
+            weft_topo_carrier_ask(weft_nccl_core.devices.nics[nic].name, &is_up) && is_up) {
             weft_nccl_heal_carrier(nic, true);
         }
     }

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <linux/rtnetlink.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -54,4 +56,21 @@ unsigned weft_topo_carrier_read(int fd, struct weft_topo_carrier *news, unsigned
         }
     }
     return count;
+}
+
+bool weft_topo_carrier_ask(const char *name, bool *is_up_p)
+{
+    struct ifreq asked = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_known;
+    if (fd < 0) {
+        return false;
+    }
+    snprintf(asked.ifr_name, sizeof(asked.ifr_name), "%s", name);
+    is_known = ioctl(fd, SIOCGIFFLAGS, &asked) == 0;
+    close(fd);
+    if (is_known) {
+        *is_up_p = (asked.ifr_flags & IFF_UP) != 0 && (asked.ifr_flags & IFF_RUNNING) != 0;
+    }
+    return is_known;
 }
