@@ -79,6 +79,18 @@ static void carrier_ready(struct weft_engine_source *source, uint32_t events)
     }
 }
 
+/* What was lost before anybody listened is no news. */
+static void ask_for_carriers(struct weft_links *links)
+{
+    for (uint32_t i = 0; i < links->tcp_count; i++) {
+        bool is_up;
+        if (weft_topo_carrier_ask(links->nics[i].name, &is_up) && !is_up) {
+            links->down_ns[i] = weft_clock_ns();
+            weft_log(link, INFO, "%s has no carrier now", links->nics[i].name);
+        }
+    }
+}
+
 void weft_links_watch_carriers(struct weft_links *links)
 {
     int fd;
@@ -87,5 +99,7 @@ void weft_links_watch_carriers(struct weft_links *links)
         weft_log(link, INFO, "no news of NICs: %s", weft_error_text());
     } else if (weft_engine_add(links->spec.port.engine, &links->carrier, fd, EPOLLIN) != WEFT_OK) {
         weft_fd_close(fd);
+    } else {
+        ask_for_carriers(links);
     }
 }

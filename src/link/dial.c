@@ -169,6 +169,33 @@ static uint32_t pair_of(const struct weft_bundle *bundle, uint32_t i, uint32_t c
                : 1 + (weft_link_turn(bundle->link) + i % count) % (count - 1);
 }
 
+static bool is_dark(const struct weft_bundle *bundle, uint32_t index)
+{
+    return bundle->link->links->down_ns[bundle->slots[index].nic] != 0;
+}
+
+/* What lies on NICs without carrier is tried when they are back; at once only if all do. Fails if not one could be
+ * dialled. */
+static weft_status_t dial_all(struct weft_bundle *bundle, uint64_t timeout_ms)
+{
+    uint32_t share = bundle->link->links->share;
+    uint32_t count = bundle->count < share + 1 ? bundle->count : share + 1;
+    weft_status_t status = WEFT_ERR_NETWORK;
+    bool are_all_dark = true, is_any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        are_all_dark = are_all_dark && is_dark(bundle, i);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_dark(bundle, i) && !are_all_dark) {
+            weft_slot_retry_later(&bundle->slots[i]);
+        } else {
+            status = weft_bundle_dial_slot(bundle, i, timeout_ms);
+            is_any |= status == WEFT_OK;
+        }
+    }
+    return is_any ? WEFT_OK : status;
+}
+
 weft_status_t weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)
 {
     struct pair pairs[WEFT_LINK_NICS] = {{0}};
@@ -176,8 +203,7 @@ weft_status_t weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wir
     uint32_t count, bulk;
     uint64_t timeout_ms =
         (uint64_t)bundle->link->links->spec.port.params->number[WEFT_PARAM_START_TIMEOUT];
-    weft_status_t status = WEFT_ERR_NETWORK;
-    bool is_any = false;
+    weft_status_t status;
     bundle->there_count = call->tcp_len / WEFT_WIRE_ADDR_LEN;
     if (bundle->there_count == 0) {
         return weft_fail(WEFT_ERR_PROTOCOL, "rank %u has named no address", bundle->link->peer);
@@ -190,16 +216,12 @@ weft_status_t weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wir
     for (uint32_t i = 0; i < bulk && bulk > 1; i++) {
         set_slot(bundle, i + 1, &pairs[pair_of(bundle, i, count)]);
     }
-    for (uint32_t i = 0; i < bundle->count; i++) {
-        if (i > bundle->link->links->share) {
-            bundle->slots[i].state = SLOT_RESTING;
-        } else {
-            status = weft_bundle_dial_slot(bundle, i, timeout_ms);
-            is_any |= status == WEFT_OK;
-        }
+    for (uint32_t i = bundle->link->links->share + 1; i < bundle->count; i++) {
+        bundle->slots[i].state = SLOT_RESTING;
     }
-    if (is_any) {
+    status = dial_all(bundle, timeout_ms);
+    if (status == WEFT_OK) {
         weft_bundle_watch(bundle);
     }
-    return is_any ? WEFT_OK : status;
+    return status;
 }

@@ -9,8 +9,9 @@ static int stage_end(void **state)
     return 0;
 }
 
-/* We dial; the peer has so many addresses, all in one network, as ours are. */
-static void open_flat(uint32_t nics, uint32_t addresses)
+/* We dial; the peer has so many addresses, all in one network, as ours are. The first `dark` have lost their carrier
+ * before. */
+static void open_dark(uint32_t nics, uint32_t addresses, uint32_t dark)
 {
     struct weft_wire_dialling here = {.kind = WEFT_DIALLING_HERE,
                                       .tcp_len = (uint8_t)(addresses * WEFT_WIRE_ADDR_LEN)};
@@ -22,7 +23,29 @@ static void open_flat(uint32_t nics, uint32_t addresses)
     }
     cast = (struct cast){.nics = nics, .is_flat = true};
     stage_open_as(2);
+    for (uint32_t i = 0; i < dark; i++) {
+        stage.links->down_ns[i] = weft_clock_ns();
+    }
     weft_links_called(stage.links, 1, bytes, weft_wire_dialling_encode(&here, bytes));
+}
+
+static void open_flat(uint32_t nics, uint32_t addresses)
+{
+    open_dark(nics, addresses, 0);
+}
+
+static int open_one_of_two(void **state)
+{
+    (void)state;
+    open_dark(2, 2, 1);
+    return 0;
+}
+
+static int open_none_of_two(void **state)
+{
+    (void)state;
+    open_dark(2, 2, 2);
+    return 0;
 }
 
 static int open_two(void **state)
@@ -152,11 +175,45 @@ static void while_another_gets_through_it_waits_for_its_own(void **state)
     }
 }
 
+/* The first connections are dialled for as long as a start may take: one by a dead NIC would hang so long. */
+static void a_nic_without_carrier_is_dialled_when_it_is_back(void **state)
+{
+    (void)state;
+    assert_int_equal(stage.link.bundle->count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        bool is_dark = slot_at(i)->nic == 0;
+        assert_int_equal(slot_at(i)->state, is_dark ? SLOT_DOWN : SLOT_DIALLING);
+        assert_int_equal(stage.player[i].opens, is_dark ? 0 : 1);
+    }
+    comes_up(1);
+    assert_int_equal(stage.link.state, WEFT_LINK_UP);
+    slot_at(0)->retry_ns = 0;
+    tick();
+    assert_int_equal(slot_at(0)->state, SLOT_DOWN);
+    weft_links_carrier(stage.links, "a", true);
+    tick();
+    assert_int_equal(slot_at(0)->state, SLOT_DIALLING);
+    comes_up(0);
+    assert_ptr_equal(stage.link.lane, &stage.player[0].lane);
+}
+
+static void without_any_carrier_all_are_dialled(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(slot_at(i)->state, SLOT_DIALLING);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_nic_gets_a_partner_of_its_own, open_two, stage_end),
         cmocka_unit_test_setup_teardown(who_has_more_nics_uses_all_of_the_peers, open_three_to_two,
+                                        stage_end),
+        cmocka_unit_test_setup_teardown(a_nic_without_carrier_is_dialled_when_it_is_back,
+                                        open_one_of_two, stage_end),
+        cmocka_unit_test_setup_teardown(without_any_carrier_all_are_dialled, open_none_of_two,
                                         stage_end),
         cmocka_unit_test_setup_teardown(another_address_is_tried_when_nothing_gets_through,
                                         open_two, stage_end),
