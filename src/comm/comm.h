@@ -24,7 +24,9 @@ struct weft_job {
     struct weft_control_observer observer; /* tells p2p what the control plane hears */
     uint32_t *local_ranks;                 /* of this host, ascending; owned */
     uint32_t local_count;
-    struct weft_list collectives; /* of its communicators; under the engine's lock */
+    struct weft_link_nic nics[WEFT_LINK_NICS]; /* that carry data, if there are several */
+    uint32_t nic_count;                        /* under the engine's lock */
+    struct weft_list collectives;              /* of its communicators; under the engine's lock */
 
     /* (record.c) opened with the first operation; off until then */
     struct weft_recorder recorder;

@@ -108,10 +108,8 @@ static weft_status_t choose_addr(const struct weft_job *job, struct sockaddr_sto
 }
 
 /* All that carry data, when there are ranks elsewhere. */
-static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_LINK_NICS],
-                                 uint32_t *count_p)
+static void list_nics(struct weft_job *job)
 {
-    const struct weft_job *job = context;
     struct weft_topo_iface *found = NULL;
     unsigned count = 0;
     weft_status_t status = WEFT_OK;
@@ -119,19 +117,32 @@ static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_L
         status = weft_topo_data_nics("", job->params.text[WEFT_PARAM_SOCKET_IFNAME],
                                      weft_comm_family(&job->params), &found, &count);
     }
-    if (status != WEFT_OK || count < 2) {
-        free(found);
+    job->nic_count = count < WEFT_LINK_NICS ? count : WEFT_LINK_NICS;
+    for (uint32_t i = 0; status == WEFT_OK && i < job->nic_count; i++) {
+        struct weft_link_nic *nic = &job->nics[i];
+        memcpy(nic->name, found[i].name, sizeof(nic->name));
+        nic->addr = found[i].addr.addr;
+        nic->prefix_len = found[i].addr.prefix_len;
+    }
+    free(found);
+}
+
+/* Several are those of the start: one that has lost its carrier before the first message is still a path, and comes
+ * back; and what the routes say of the root may lead to just that one. */
+static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_LINK_NICS],
+                                 uint32_t *count_p)
+{
+    struct weft_job *job = context;
+    if (job->nic_count < 2) {
+        list_nics(job); /* others may have come up */
+    }
+    if (job->nic_count < 2) {
         *count_p = 1;
         nics[0] = (struct weft_link_nic){.name = ""};
         return choose_addr(job, &nics[0].addr);
     }
-    *count_p = count < WEFT_LINK_NICS ? count : WEFT_LINK_NICS;
-    for (uint32_t i = 0; i < *count_p; i++) {
-        memcpy(nics[i].name, found[i].name, sizeof(nics[i].name));
-        nics[i].addr = found[i].addr.addr;
-        nics[i].prefix_len = found[i].addr.prefix_len;
-    }
-    free(found);
+    *count_p = job->nic_count;
+    memcpy(nics, job->nics, job->nic_count * sizeof(*nics));
     return WEFT_OK;
 }
 
@@ -211,6 +222,7 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
     };
     status = status == WEFT_OK ? weft_p2p_open(&spec, &job->p2p) : status;
     if (status == WEFT_OK) {
+        list_nics(job);
         job->observer = (struct weft_control_observer){
             .called = called, .gone = gone, .ended = ended, .reaches = reaches, .nics = nics};
         weft_control_observe(job->control, &job->observer);

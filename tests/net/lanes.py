@@ -49,10 +49,10 @@ class LanesCase(NetCase):
         cls.lab = Lab(hosts=cls.HOSTS, nics=cls.NICS, rate=cls.RATE)
         cls.addClassCleanup(cls.lab.close)
 
-    def job(self, *traffics, **variables):
-        """One rank per host; returns when there is progress in every traffic."""
+    def start_job(self, *args, **variables):
+        """One rank per host; returns when all have started."""
         variables.setdefault("WEFT_LOG", "link:info,warn")
-        job = [self.start([LANES_PROGRAM] + list(traffics),
+        job = [self.start([LANES_PROGRAM] + list(args),
                           clean_env(WEFT_RANK=rank, WEFT_RANKS=self.HOSTS,
                                     WEFT_ROOT="%s:%d" % (self.lab.address(0), PORT), **variables),
                           self.lab.host[rank].where) for rank in range(self.HOSTS)]
@@ -60,6 +60,11 @@ class LanesCase(NetCase):
         for process in job:
             process.event("started", deadline)
         self.latest = job
+        return job
+
+    def job(self, *traffics, **variables):
+        """… when there is progress."""
+        job = self.start_job(*traffics, **variables)
         self.await_bytes(range(self.NICS), "a beginning", any_nic=True)
         return job
 
@@ -78,6 +83,21 @@ class LanesCase(NetCase):
         return "LANES_SEED=%d\n" % SEED + "\n".join(
             "---- rank %d: %s\n%s" % (rank, "".join(process.lines), process.stderr)
             for rank, process in enumerate(job))
+
+    def check_first_message_without_eth0(self, host):
+        """It has died there when the first message makes lanes; it is used as soon as it is back."""
+        job = self.start_job("--hold", "long", "back", WEFT_LOG="link:info,control:info,warn")
+        wait_until(lambda: "ways back" in job[1].stderr, START_S, "ways back")
+        self.addCleanup(self.lab.plug, host, 0)
+        self.lab.unplug(host, 0)
+        wait_until(lambda: "goes by" in job[1].stderr, 5, "the control connection")
+        for process in job:
+            process.child.stdin.write("\n")
+            process.child.stdin.flush()
+        self.await_bytes(range(1, self.NICS), "bytes over the others", 5)
+        self.lab.plug(host, 0)
+        self.await_bytes([0], "bytes over eth0", BACK_S)
+        self.finish(job)
 
     def check_runs(self, job):
         if all(process.child.poll() is None for process in job):

@@ -4,7 +4,8 @@
  * compared with a pattern that changes every round, when it arrives and again before its place is
  * used for something else: what is lost, or written a second time later, shows.
  *
- *   lanes_program TRAFFIC…    each one in a thread of its own, until stdin ends
+ *   lanes_program TRAFFIC…          each one in a thread of its own, until stdin ends
+ *   lanes_program --hold TRAFFIC…   … from when a line comes: no lane is there before
  *
  *   long, short               messages of rank 0 to rank 1, sixteen or more at a time
  *   back                      as long, from rank 1 to rank 0
@@ -79,10 +80,23 @@ static bool run_all(weft_comm_t comm, struct traffic *traffics, int count)
     return is_good;
 }
 
+/* Who looks for a message gets ready for all that messages need, but calls nobody yet. */
+static weft_status_t hold(weft_comm_t comm)
+{
+    char line[8];
+    weft_message_t message;
+    weft_status_t status = weft_probe(comm, WEFT_ANY_SOURCE, WEFT_ANY_TAG, 0, &message);
+    return status == WEFT_ERR_TIMEOUT && fgets(line, sizeof(line), stdin) != NULL ? WEFT_OK
+                                                                                  : status;
+}
+
 int main(int argc, char **argv)
 {
     struct traffic traffics[TRAFFICS_MAX] = {0};
     weft_comm_t comm;
+    bool is_held = argc > 1 && strcmp(argv[1], "--hold") == 0;
+    argc -= is_held;
+    argv += is_held;
     for (int i = 1; i < argc; i++) {
         if (i > TRAFFICS_MAX || !choose(argv[i], &traffics[i - 1])) {
             fprintf(stderr, "%s: no such traffic\n", argv[i]);
@@ -96,6 +110,11 @@ int main(int argc, char **argv)
     }
     printf("{\"event\": \"started\", \"at\": %.6f}\n", lanes_now_s());
     fflush(stdout);
+    status = is_held ? hold(comm) : WEFT_OK;
+    if (status != WEFT_OK) {
+        lanes_print_failure("-", "weft_probe", status);
+        return 1;
+    }
     bool is_good = run_all(comm, traffics, argc - 1);
     status = is_good ? weft_control_barrier(comm) : WEFT_OK;
     if (status != WEFT_OK) {

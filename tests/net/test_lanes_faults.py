@@ -139,6 +139,10 @@ class OneNic(LanesCase):
             self.go_through(job, Break(self.lab, "all", KINDS[i % 3], CHANCE.randrange(4)), True)
         self.finish(job)
 
+    def test_the_first_message_finds_a_nic_dead(self):
+        for host in range(self.HOSTS):
+            self.check_first_message_without_eth0(host)
+
     def test_a_nic_that_refuses_every_connection_is_done_without(self):
         """From the beginning: the first answer of all that are dialled is a refusal."""
         rule = "table inet refusing { chain input { type filter hook input priority 0; " \

@@ -91,6 +91,13 @@ class Flat(LanesCase):
     def test_the_first_nic_of_the_acceptor_dies(self):
         self.check_without_eth0(0, self.lab.unplug, self.lab.plug)
 
+    def test_the_first_nic_of_the_dialler_dies_before_the_first_message(self):
+        self.check_first_message_without_eth0(1)
+
+    def test_the_first_nic_of_the_acceptor_dies_before_the_first_message(self):
+        """What the routes say of the root is its address there."""
+        self.check_first_message_without_eth0(0)
+
 
 if __name__ == "__main__":
     ranks.main()
