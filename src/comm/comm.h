@@ -26,6 +26,7 @@ struct weft_job {
     uint32_t local_count;
     struct weft_link_nic nics[WEFT_LINK_NICS]; /* that carry data, if there are several */
     uint32_t nic_count;                        /* under the engine's lock */
+    struct weft_engine_timer nics_timer;       /* they are looked for soon after the start */
     struct weft_list collectives;              /* of its communicators; under the engine's lock */
 
     /* (record.c) opened with the first operation; off until then */

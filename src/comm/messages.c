@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NICS_MS 20 /* after the start, where every microsecond counts */
+
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of weft_comm.messages */
 
 /* ---- from the control plane to p2p ---- */
@@ -127,6 +129,15 @@ static void list_nics(struct weft_job *job)
     free(found);
 }
 
+static void nics_due(struct weft_engine_timer *timer, uint64_t now_ns)
+{
+    struct weft_job *job = WEFT_CONTAINER_OF(timer, struct weft_job, nics_timer);
+    (void)now_ns;
+    if (job->nic_count == 0) {
+        list_nics(job);
+    }
+}
+
 /* Several are those of the start: one that has lost its carrier before the first message is still a path, and comes
  * back; and what the routes say of the root may lead to just that one. */
 static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_LINK_NICS],
@@ -222,10 +233,15 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
     };
     status = status == WEFT_OK ? weft_p2p_open(&spec, &job->p2p) : status;
     if (status == WEFT_OK) {
-        list_nics(job);
         job->observer = (struct weft_control_observer){
             .called = called, .gone = gone, .ended = ended, .reaches = reaches, .nics = nics};
         weft_control_observe(job->control, &job->observer);
+        weft_engine_lock(job->engine);
+        weft_engine_timer_open(&job->nics_timer, nics_due);
+        if (job->local_count < job->self.ranks) {
+            weft_engine_timer_set(job->engine, &job->nics_timer, weft_clock_after_ms(NICS_MS));
+        }
+        weft_engine_unlock(job->engine);
     }
     return status;
 }
@@ -234,6 +250,9 @@ void weft_comm_messages_close(struct weft_job *job)
 {
     if (job->control != NULL && job->p2p != NULL) {
         weft_control_observe(job->control, NULL);
+        weft_engine_lock(job->engine);
+        weft_engine_timer_cancel(job->engine, &job->nics_timer);
+        weft_engine_unlock(job->engine);
     }
     weft_p2p_close(job->p2p);
     free(job->local_ranks);
