@@ -135,13 +135,14 @@ bool weft_control_aside_stands_in(const struct weft_control *control)
 
 uint32_t weft_control_aside_who_stands_still(struct weft_control *control, uint32_t rank)
 {
-    const struct weft_net_conn *way;
+    struct weft_net_conn *way;
     if (weft_control_aside_stands_in(control)) {
         return control->parent_rank;
     }
     way = rank < control->self.ranks ? weft_control_way_to(control, rank) : NULL;
     return way != NULL && (weft_heal_is_stopped(control, way->peer_rank) ||
-                           weft_control_neighbour_is_silent(control, way->peer_rank))
+                           (weft_control_neighbour_is_silent(control, way->peer_rank) &&
+                            !weft_net_conn_is_path_dead(way, DEAD_MS)))
                ? way->peer_rank
                : WEFT_WIRE_NO_RANK;
 }

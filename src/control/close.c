@@ -54,7 +54,7 @@ static void say_bye(struct weft_control *control)
 }
 
 /* Who leaves right after a verdict, as most programs do, may be the only one who knows it, and those who look for a parent
- * would judge anew: it waits until all others have it, as far as it hears (verdict.c). */
+ * would judge anew: it waits until all others have it, as far as it hears (word.c). */
 static void await_orphans(struct weft_control *control)
 {
     uint64_t deadline_ns, since_ns;

@@ -282,7 +282,9 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
     }
     weft_net_conn_close(heal->adopter); /* it does not: others may call */
     heal->adopter = NULL;
-    weft_heal_take_over_port(heal); /* who led this host before us may just have been found gone */
+    if (heal->port_ns == 0 || now_ns >= heal->port_ns) {
+        weft_heal_take_over_port(heal); /* who led this host may just have been found gone */
+    }
     if (target == WEFT_WIRE_NO_RANK) {
         become_top(heal);
         return;
@@ -509,6 +511,7 @@ bool weft_control_heal_again(struct weft_control *control, struct weft_net_conn 
     weft_log(control, INFO, "the new connection to rank %u ended before it spoke", conn->peer_rank);
     if (conn == control->parent) {
         control->parent = NULL;
+        weft_control_word_new_parent(control);
         weft_control_heal_orphaned(control, false);
     }
     for (uint32_t i = 0; i < control->child_count; i++) {

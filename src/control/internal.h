@@ -36,7 +36,7 @@ struct weft_control_child {
     struct weft_control_watch *watch; /* owned */
     bool is_telling; /* it has come while the tree heals, and not all that it knows has (BELOW) */
     uint64_t told,
-        heard; /* verdicts over this connection; of these all below it know so many (word.c) */
+        heard; /* verdicts over this connection; of these it and all below it know so many (word.c) */
 };
 
 struct weft_control_watch;   /* heart.c */
@@ -99,13 +99,14 @@ struct weft_control {
     uint8_t *is_out;  /* [ranks]: gone, or seems so to us: no way leads over it; owned */
     uint32_t *
         via; /* [ranks]: by which child a rank was heard of, or NO_RANK; owned; NULL: nobody is gone */
-    uint32_t verdicts;    /* coordinator: how many were given */
-    uint64_t judged_ns;   /* when the latest came; 0: none has */
-    uint64_t told, heard; /* verdicts by our parent; of these all below us know so many (word.c) */
-    bool is_word_due;     /* our parent told it, and has not said yet that all others have it */
-    bool is_word_owed;    /* the same of us and our children: beats to them do not say it */
-    uint64_t word_ns;     /* when we last knew that all have it */
-    uint32_t gone_count;  /* how many are gone: mostly nobody, and then nothing needs asking */
+    uint32_t verdicts;  /* coordinator: how many were given */
+    uint64_t judged_ns; /* when the latest came; 0: none has */
+    uint64_t told,
+        heard; /* verdicts by our parent; of these so many are known to all below us (word.c) */
+    bool is_word_due;    /* our parent told it, and has not said yet that all others have it */
+    bool is_word_owed;   /* the same of us and our children: beats to them do not say it */
+    uint64_t word_ns;    /* when we last knew that all have it */
+    uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_control_observer *observer; /* lent */
     struct weft_list early_calls;           /* that came before there was one */
@@ -220,7 +221,6 @@ void weft_control_ways_close(struct weft_control *control);
 
 /* ---- verdict.c ---- */
 uint32_t weft_control_next_verdict(uint32_t latest, uint32_t rank, uint32_t ranks);
-/* Everybody may have heard of all verdicts since a moment ago, as far as we know: then children are told. */
 void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_conn *conn,
                                  weft_status_t status, const char *why);
 /* Something failed: up to the coordinator, who numbers it and floods it. comm 0: all channels with
@@ -251,7 +251,7 @@ void weft_control_word_check(struct weft_control *control);
 void weft_control_word_arrived(struct weft_control *control, const struct weft_net_conn *from,
                                const struct weft_wire_frame *beat);
 /* Our parent has told a verdict; there is another one, or none. */
-void weft_control_word_said(struct weft_control *control);
+void weft_control_word_told(struct weft_control *control);
 void weft_control_word_new_parent(struct weft_control *control);
 
 /* ---- history.c: what was said, for those who were not there ---- */

@@ -114,6 +114,7 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
     }
     control->verdicts = notice->number > control->verdicts ? notice->number : control->verdicts;
     control->judged_ns = weft_clock_ns();
+    control->is_word_owed = true;
     weft_control_history_add(control, comm, notice);
     weft_control_flood(control, &frame, bytes, len);
     weft_control_aside_flood(control, &frame, bytes, len);
@@ -126,7 +127,6 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
         frame.len = (uint32_t)len;
         weft_control_deliver(control, &frame, bytes);
     }
-    control->is_word_owed = true;
     weft_control_word_check(control);
 }
 
@@ -273,11 +273,12 @@ void weft_control_notice_arrived(struct weft_control *control, const struct weft
         return;
     }
     if (from == control->parent) {
-        weft_control_word_said(control);
+        weft_control_word_told(control);
     } else if (!is_known(control, frame->comm, &notice)) {
         pass_up(control, frame->comm, &notice);
     }
     weft_control_judge(control, frame->comm, &notice);
+    weft_control_word_check(control); /* of one that was known, too, our parent waits to hear */
 }
 
 /* There is no way over it any more: what waits for those behind it fails. */

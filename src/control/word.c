@@ -1,62 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The word: all others have the verdicts, so who leaves for one may go. Were it to go at once, it may have been the only
- * one who knew: whoever it had told may die before it tells those below it, or orphans may not have found us yet, and
- * they would judge anew.
+ * one who knew: what it told may be on its way still when somebody in between dies, or orphans may not have found us
+ * yet, and they would judge anew.
  *
- *   HEARTBEAT up    comm: so many of the verdicts that you told me are known to all below me
+ *   HEARTBEAT up    comm: so many of the verdicts that you told me are known here and to all below me
  *   HEARTBEAT down  WORD: all others know all that I told you
  *
- * Both are said with every beat, so it does not matter if one is lost with its path. Who has nobody below it is not
- * waited for: it reads what it was told, or dies. (A leaf that has never called anything does not even beat.) Nor is who
- * stands still: those below it hear beside the tree (aside.c).
+ * Both are said at once when they become true, and again with later beats, should one be lost with its path. Who does
+ * not beat yet (a leaf that has never called anything) cannot answer, and who stands still does not: they are not waited
+ * for. Those below the latter hear beside the tree (aside.c).
  */
-#include "control/internal.h"
+#include "control/heal.h"
 
 #define WORD_MS 1000 /* nobody waits for it any more */
 
-static bool is_awaited(const struct weft_control_child *child)
+/* Whoever has children of its own beats in a moment. */
+static bool can_answer(const struct weft_control *control, const struct weft_control_child *child)
 {
-    return child->conn != NULL && child->heard != child->told &&
-           !weft_control_watch_is_silent(child->watch);
+    return (child->conn->is_beating ||
+            weft_control_tree_children(&control->tree, child->rank, NULL, 0) > 0) &&
+           !weft_control_watch_is_silent(child->watch) &&
+           !weft_heal_is_stopped(control, child->rank);
 }
 
-static bool is_any_awaited(const struct weft_control *control)
-{
-    for (uint32_t i = 0; i < control->child_count; i++) {
-        if (is_awaited(&control->children[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_awaited_rank(const struct weft_control *control, uint32_t rank)
-{
-    for (uint32_t i = 0; i < control->child_count; i++) {
-        if (control->children[i].rank == rank) {
-            return is_awaited(&control->children[i]);
-        }
-    }
-    return false;
-}
-
-/* As far as we know, those who are on their way to us or to our children included. */
+/* As far as we know, those who are on their way to us included. */
 static bool have_all_below(struct weft_control *control)
 {
-    if (weft_control_heal_expects(control)) {
-        return false;
-    }
-    for (uint32_t rank = 0; is_any_awaited(control) && rank < control->self.ranks; rank++) {
-        if (!control->is_out[rank] && rank != control->self.rank &&
-            is_awaited_rank(control, weft_control_tree_up(&control->tree, control->is_out, rank))) {
+    for (uint32_t i = 0; i < control->child_count; i++) {
+        const struct weft_control_child *child = &control->children[i];
+        if (child->conn != NULL && child->heard != child->told && can_answer(control, child)) {
             return false;
         }
     }
-    return true;
+    return !weft_control_heal_expects(control);
 }
 
-void weft_control_word_said(struct weft_control *control)
+void weft_control_word_told(struct weft_control *control)
 {
     control->is_word_due = true;
     control->told++;
@@ -76,6 +56,7 @@ void weft_control_word_arrived(struct weft_control *control, const struct weft_n
         if (child->conn == from && child->heard != beat->comm) {
             child->heard = beat->comm;
             weft_control_word_check(control);
+            return;
         }
     }
     if (from == control->parent && (beat->flags & WEFT_WIRE_FLAG_WORD) != 0) {

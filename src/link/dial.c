@@ -174,26 +174,41 @@ static bool is_dark(const struct weft_bundle *bundle, uint32_t index)
     return bundle->link->links->down_ns[bundle->slots[index].nic] != 0;
 }
 
-/* What lies on NICs without carrier is tried when they are back; at once only if all do. Fails if not one could be
- * dialled. */
-static weft_status_t dial_all(struct weft_bundle *bundle, uint64_t timeout_ms)
+/* The others rest. */
+static uint32_t dialled_count(const struct weft_bundle *bundle)
 {
     uint32_t share = bundle->link->links->share;
-    uint32_t count = bundle->count < share + 1 ? bundle->count : share + 1;
-    weft_status_t status = WEFT_ERR_NETWORK;
-    bool are_all_dark = true, is_any = false;
+    return bundle->count < share + 1 ? bundle->count : share + 1;
+}
+
+/* Those whose NIC has a carrier, or the others. Fails if not one could be dialled; with `status` if there is none. */
+static weft_status_t dial_those(struct weft_bundle *bundle, bool are_dark, uint64_t timeout_ms,
+                                weft_status_t status)
+{
+    uint32_t count = dialled_count(bundle);
+    bool is_any = false;
     for (uint32_t i = 0; i < count; i++) {
-        are_all_dark = are_all_dark && is_dark(bundle, i);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (is_dark(bundle, i) && !are_all_dark) {
-            weft_slot_retry_later(&bundle->slots[i]);
-        } else {
+        if (is_dark(bundle, i) == are_dark) {
             status = weft_bundle_dial_slot(bundle, i, timeout_ms);
             is_any |= status == WEFT_OK;
         }
     }
     return is_any ? WEFT_OK : status;
+}
+
+/* What lies on NICs without carrier is tried when they are back; at once only if there is nothing else. */
+static weft_status_t dial_all(struct weft_bundle *bundle, uint64_t timeout_ms)
+{
+    weft_status_t status = dial_those(bundle, false, timeout_ms, WEFT_ERR_NETWORK);
+    if (status != WEFT_OK) {
+        return dial_those(bundle, true, timeout_ms, status);
+    }
+    for (uint32_t i = 0; i < dialled_count(bundle); i++) {
+        if (is_dark(bundle, i)) {
+            weft_slot_retry_later(&bundle->slots[i]);
+        }
+    }
+    return status;
 }
 
 weft_status_t weft_bundle_dial(struct weft_bundle *bundle, const struct weft_wire_dialling *call)

@@ -276,7 +276,7 @@ struct weft_topo_carrier {
 };
 /* Returns how many; never blocks. */
 unsigned weft_topo_carrier_read(int fd, struct weft_topo_carrier *news, unsigned room);
-/* How it is now; false: nobody knows such an interface. */
+/* How it is now; false: nobody knows such an interface, or there is no descriptor to ask with. */
 bool weft_topo_carrier_ask(const char *name, bool *is_up_p);
 
 /* Host name, at most 63 bytes, never empty. */

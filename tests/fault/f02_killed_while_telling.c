@@ -25,6 +25,7 @@
 #define LEFT 32   /* how many have closed */
 
 #define PATIENCE_MS 100
+#define KEPT 99 /* it says all, but what it says to rank 4 is on its way still when it dies */
 
 static struct harness_shared *common;
 static bool is_teller, is_patient;
@@ -42,6 +43,13 @@ static void die(void)
     _exit(DIED);
 }
 
+static void *die_later(void *arg)
+{
+    (void)arg;
+    die();
+    return NULL;
+}
+
 weft_status_t __real_weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
                                       const void *payload, size_t len);
 weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wire_frame *frame,
@@ -55,6 +63,10 @@ weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wi
     if (is_telling && is_heir_last && conn->peer_rank == 1) {
         return WEFT_OK; /* it does not come to that */
     }
+    if (is_telling && breath > RANKS && conn->peer_rank == 4) {
+        pthread_t thread;
+        return pthread_create(&thread, NULL, die_later, NULL) == 0 ? WEFT_OK : WEFT_ERR_SYSTEM;
+    }
     if (is_telling && breath == 0) {
         die();
     }
@@ -67,7 +79,7 @@ weft_status_t __wrap_weft_control_say(struct weft_net_conn *conn, struct weft_wi
 }
 
 struct plan {
-    int teller, told;
+    int teller, told; /* so many verdicts it says, then it dies */
     bool is_heir_last;
     const char *degree;
 };
@@ -146,6 +158,7 @@ static void who_has_heard_stays_until_those_below_others_have(void **state)
     for (int round = 0; round < 5; round++) {
         check((struct plan){1, 0, false, "2"});
         check((struct plan){1, 1, false, "2"});
+        check((struct plan){1, KEPT, false, "2"});
     }
 }
 

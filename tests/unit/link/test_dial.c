@@ -9,9 +9,8 @@ static int stage_end(void **state)
     return 0;
 }
 
-/* We dial; the peer has so many addresses, all in one network, as ours are. The first `dark` have lost their carrier
- * before. */
-static void open_dark(uint32_t nics, uint32_t addresses, uint32_t dark)
+/* We dial; the peer has so many addresses, all in one network, as ours are. */
+static void call_from(uint32_t addresses)
 {
     struct weft_wire_dialling here = {.kind = WEFT_DIALLING_HERE,
                                       .tcp_len = (uint8_t)(addresses * WEFT_WIRE_ADDR_LEN)};
@@ -21,12 +20,18 @@ static void open_dark(uint32_t nics, uint32_t addresses, uint32_t dark)
             .family = 4, .port = 1, .bytes = {10, 0, 0, (uint8_t)(100 + i)}};
         weft_wire_addr_encode(&there, here.tcp + (size_t)i * WEFT_WIRE_ADDR_LEN);
     }
+    weft_links_called(stage.links, 1, bytes, weft_wire_dialling_encode(&here, bytes));
+}
+
+/* The first `dark` have lost their carrier before. */
+static void open_dark(uint32_t nics, uint32_t addresses, uint32_t dark)
+{
     cast = (struct cast){.nics = nics, .is_flat = true};
     stage_open_as(2);
     for (uint32_t i = 0; i < dark; i++) {
         stage.links->down_ns[i] = weft_clock_ns();
     }
-    weft_links_called(stage.links, 1, bytes, weft_wire_dialling_encode(&here, bytes));
+    call_from(addresses);
 }
 
 static void open_flat(uint32_t nics, uint32_t addresses)
@@ -46,6 +51,16 @@ static int open_none_of_two(void **state)
     (void)state;
     open_dark(2, 2, 2);
     return 0;
+}
+
+static weft_status_t (*open_any)(struct weft_lane_port *, const struct weft_lane_call *,
+                                 struct weft_lane **);
+
+static weft_status_t open_by_the_first(struct weft_lane_port *port,
+                                       const struct weft_lane_call *call, struct weft_lane **lane_p)
+{
+    return port == port_of(0) ? open_any(port, call, lane_p)
+                              : weft_fail(WEFT_ERR_NETWORK, "no route by the second");
 }
 
 static int open_two(void **state)
@@ -116,6 +131,23 @@ static void who_has_more_nics_uses_all_of_the_peers(void **state)
     assert_int_equal(stage.link.bundle->count, 4);
     assert_int_equal(count_at(0), 2);
     assert_int_equal(count_at(1), 1);
+}
+
+/* It carries a little when it is back, or at least its end is known then. */
+static void a_nic_without_carrier_is_dialled_when_no_other_can_be(void **state)
+{
+    static struct weft_lane_ops ops;
+    (void)state;
+    cast = (struct cast){.nics = 2, .is_flat = true};
+    stage_open_as(2);
+    ops = *stage.links->tcp_ops;
+    open_any = ops.open;
+    ops.open = open_by_the_first;
+    stage.links->tcp_ops = &ops;
+    stage.links->down_ns[0] = weft_clock_ns();
+    call_from(2);
+    assert_int_not_equal(stage.link.state, WEFT_LINK_DOWN);
+    assert_int_equal(slot_at(1)->nic == 0 ? slot_at(1)->state : slot_at(2)->state, SLOT_DIALLING);
 }
 
 /* The NIC of slot 0 is dead here, that of slot 1 there: only across is a way. */
@@ -215,6 +247,7 @@ int main(void)
                                         open_one_of_two, stage_end),
         cmocka_unit_test_setup_teardown(without_any_carrier_all_are_dialled, open_none_of_two,
                                         stage_end),
+        cmocka_unit_test_teardown(a_nic_without_carrier_is_dialled_when_no_other_can_be, stage_end),
         cmocka_unit_test_setup_teardown(another_address_is_tried_when_nothing_gets_through,
                                         open_two, stage_end),
         cmocka_unit_test_setup_teardown(it_returns_when_another_is_up_at_its_own, open_two,
