@@ -235,9 +235,11 @@ static void run_abort(struct weft_engine_task *task)
 static uint64_t give_up_abort(struct weft_control_op *op)
 {
     struct abort_op *abort = WEFT_CONTAINER_OF(op, struct abort_op, op);
-    if (!abort->is_late && weft_control_aside_is_needed(op->channel->control)) {
+    if (!abort->is_late && (weft_control_aside_is_needed(op->channel->control) ||
+                            weft_control_heal_is_hopeful(op->channel->control) ||
+                            weft_control_heal_is_hearing(op->channel->control))) {
         abort->is_late = true;
-        return ASIDE_MS; /* it goes around who stands still */
+        return ASIDE_MS; /* it goes around who stands still, or to a coordinator that is found in a moment */
     }
     weft_control_channel_end(op->channel, WEFT_ERR_ABORTED, op->channel->control->self.rank,
                              abort->text);

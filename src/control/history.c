@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The verdicts so far: whoever gets a new neighbour tells it all of them, because some may have been on their way over
- * the one that is gone. Of ranks every one is kept, of communicators the latest. */
+ * the one that is gone; in the order in which they were given, for the first one that concerns a communicator is its
+ * own. Of ranks every one is kept, of communicators the latest. */
 #include "control/internal.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #define COMMS_MAX 32
 
 struct verdict {
+    uint64_t place; /* how many came before */
     uint64_t comm;
     struct weft_wire_notice notice;
 };
@@ -17,6 +19,7 @@ struct weft_control_history {
     uint32_t rank_count, rank_room;
     struct verdict comms[COMMS_MAX];
     uint32_t comm_count; /* ever */
+    uint64_t count;      /* of both, ever */
 };
 
 static struct verdict *next_of_ranks(struct weft_control_history *history)
@@ -46,7 +49,8 @@ void weft_control_history_add(struct weft_control *control, uint64_t comm,
     verdict = comm == 0 ? next_of_ranks(control->history)
                         : &control->history->comms[control->history->comm_count++ % COMMS_MAX];
     if (verdict != NULL) {
-        *verdict = (struct verdict){.comm = comm, .notice = *notice};
+        *verdict =
+            (struct verdict){.place = control->history->count++, .comm = comm, .notice = *notice};
     }
 }
 
@@ -92,13 +96,20 @@ uint32_t weft_control_history_tell(struct weft_control *control, struct weft_net
                                    enum weft_wire_type type)
 {
     const struct weft_control_history *history = control->history;
-    for (uint32_t i = 0; history != NULL && i < history->rank_count; i++) {
-        tell(control, conn, type, &history->ranks[i]);
+    uint32_t kept = history != NULL ? comms_kept(history) : 0;
+    uint32_t count = history != NULL ? history->rank_count + kept : 0;
+    for (uint32_t rank = 0, comm = 0; rank + comm < count;) {
+        const struct verdict *of_comm =
+            comm < kept ? &history->comms[(history->comm_count - kept + comm) % COMMS_MAX] : NULL;
+        if (of_comm != NULL &&
+            (rank == history->rank_count || of_comm->place < history->ranks[rank].place)) {
+            tell(control, conn, type, of_comm);
+            comm++;
+        } else {
+            tell(control, conn, type, &history->ranks[rank++]);
+        }
     }
-    for (uint32_t i = 0; history != NULL && i < comms_kept(history); i++) {
-        tell(control, conn, type, &history->comms[i]);
-    }
-    return history != NULL ? history->rank_count + comms_kept(history) : 0;
+    return count;
 }
 
 void weft_control_history_close(struct weft_control *control)

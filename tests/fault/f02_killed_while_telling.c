@@ -82,6 +82,7 @@ struct plan {
     int teller, told; /* so many verdicts it says, then it dies */
     bool is_heir_last;
     const char *degree;
+    bool is_abort; /* FIRST does not die, it aborts */
 };
 
 static int body(int rank, struct harness_shared *shared, void *arg)
@@ -102,12 +103,15 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     }
     for (int i = 0; status == WEFT_OK; i++) {
         int32_t in = 1, out = 0;
-        if (rank == FIRST && i == SUMS) {
+        if (rank == FIRST && i == SUMS && !plan->is_abort) {
             die();
+        } else if (rank == FIRST && i == SUMS) {
+            weft_abort(comm, "the test says so");
         }
         status = weft_allreduce(comm, &in, &out, 1, WEFT_I32, WEFT_SUM, NULL);
     }
-    if (status != WEFT_ERR_PEER || weft_comm_get_error(comm, &error) != WEFT_OK) {
+    if (status != (plan->is_abort ? WEFT_ERR_ABORTED : WEFT_ERR_PEER) ||
+        weft_comm_get_error(comm, &error) != WEFT_OK) {
         return harness_say(shared, rank, 2, "%s", weft_error_text());
     }
     atomic_store(&shared->word[VERDICT + rank], error.verdict);
@@ -127,7 +131,7 @@ static void check(struct plan plan)
     assert_int_not_equal(word[VERDICT + one], 0);
     for (int rank = 0; rank < RANKS; rank++) {
         const struct harness_result *result = harness_result(harness, rank);
-        if (rank != FIRST && rank != plan.teller &&
+        if ((rank != FIRST || plan.is_abort) && rank != plan.teller &&
             (result->status != 0 || word[VERDICT + rank] != word[VERDICT + one] ||
              word[BLAMED + rank] != word[BLAMED + one] || strcmp(result->text, said) != 0)) {
             fail_msg("rank %d told %d%s, degree %s: rank %d has verdict %u (%s), rank %d %u (%s)",
@@ -142,12 +146,12 @@ static void however_many_have_heard_there_is_one_first_verdict(void **state)
 {
     (void)state;
     for (int told = 1; told < RANKS - 2; told++) {
-        check((struct plan){0, told, true, "64"});
-        check((struct plan){0, told, false, "64"});
+        check((struct plan){0, told, true, "64", false});
+        check((struct plan){0, told, false, "64", false});
     }
     for (int round = 0; round < 3; round++) {
-        check((struct plan){0, 1, true, "2"});
-        check((struct plan){0, 1, false, "2"});
+        check((struct plan){0, 1, true, "2", false});
+        check((struct plan){0, 1, false, "2", false});
     }
 }
 
@@ -156,9 +160,19 @@ static void who_has_heard_stays_until_those_below_others_have(void **state)
 {
     (void)state;
     for (int round = 0; round < 5; round++) {
-        check((struct plan){1, 0, false, "2"});
-        check((struct plan){1, 1, false, "2"});
-        check((struct plan){1, KEPT, false, "2"});
+        check((struct plan){1, 0, false, "2", false});
+        check((struct plan){1, 1, false, "2", false});
+        check((struct plan){1, KEPT, false, "2", false});
+    }
+}
+
+/* … and then it hears of the death of rank 1, too. */
+static void who_hears_of_an_abort_late_hears_of_it_first(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        check((struct plan){1, 0, false, "2", true});
+        check((struct plan){1, 1, false, "2", true});
     }
 }
 
@@ -167,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(however_many_have_heard_there_is_one_first_verdict),
         cmocka_unit_test(who_has_heard_stays_until_those_below_others_have),
+        cmocka_unit_test(who_hears_of_an_abort_late_hears_of_it_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
