@@ -29,6 +29,7 @@
 #define SERVE_MS 20     /* after the start, where every microsecond counts */
 #define PATIENCE_MS 120 /* then one on this host that does not listen counts as out */
 #define FAR_MS 500      /* the same on another host */
+#define WAY_MS 100      /* of these for one way, while there are others */
 #define REFUSED_MS 200  /* the same where nobody listens: its next leader would at once */
 #define ADOPTER_MS 500
 #define VAIN_MAX 8
@@ -140,42 +141,6 @@ bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank)
            weft_control_process_is_stopped((pid_t)control->table.pid[rank]);
 }
 
-weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
-                             enum weft_wire_purpose purpose, struct weft_net_conn **conn_p,
-                             bool *is_refused_p)
-{
-    struct weft_net_dial dial;
-    struct sockaddr_storage addr;
-    char name[WEFT_WIRE_NAME_LEN];
-    weft_status_t status;
-    *is_refused_p = false;
-    if (weft_heal_is_near(control, rank)) {
-        weft_heal_local_name(control, rank, name);
-        status = weft_net_connect_local(name, weft_clock_ns(), &dial);
-        *is_refused_p = status == WEFT_ERR_NETWORK && weft_heal_has_ended(control, rank);
-    } else {
-        status = weft_net_addr_from_wire(&control->table.group[control->table.group_of[rank]].addr,
-                                         &addr);
-        status = status == WEFT_OK ? weft_net_connect(&addr, &dial) : status;
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    dial.self = &control->self;
-    dial.purpose = purpose;
-    dial.ops = &weft_control_conn_ops;
-    dial.owner = control;
-    status = weft_net_conn_open(control->engine, &dial, conn_p);
-    if (status == WEFT_OK) {
-        (*conn_p)->tag = purpose == WEFT_WIRE_ASIDE  ? ROLE_ASIDE
-                         : purpose == WEFT_WIRE_HEAL ? ROLE_HEALING
-                                                     : ROLE_ADOPTING;
-    } else {
-        *conn_p = NULL;
-    }
-    return status;
-}
-
 static bool is_stray(const struct weft_control *control, uint32_t rank)
 {
     return control->is_out[rank] && !control->is_gone[rank] &&
@@ -271,11 +236,38 @@ static void give_up_target(struct weft_control_heal *heal)
     }
 }
 
+/* A way on which nothing answers, or that cannot be gone, is left for the next one. Where a host refuses, its next leader is
+ * about to listen. */
+static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
+{
+    struct weft_control *control = heal->control;
+    uint32_t ways =
+        weft_heal_is_near(control, heal->target) ? 0 : weft_heal_ways_there(control, heal->target);
+    bool is_refused;
+    if (heal->attempt != NULL && ways > 0 && now_ns >= heal->way_ns + WAY_MS * WEFT_NS_PER_MS) {
+        weft_net_conn_close(heal->attempt);
+        heal->attempt = NULL;
+    }
+    if (heal->attempt != NULL || !is_open(control, heal->target)) {
+        return;
+    }
+    if (heal->way_ns == 0) {
+        heal->way_ns = now_ns;
+    } else if (!heal->is_target_refusing || now_ns >= heal->way_ns + WAY_MS * WEFT_NS_PER_MS) {
+        heal->way = (heal->way + 1) % (ways + 1);
+        heal->way_ns = now_ns;
+    }
+    (void)weft_heal_dial(control, heal->target, WEFT_WIRE_HEAL, &heal->attempt, &is_refused);
+    heal->is_target_there |= !is_refused;
+    if (is_refused) {
+        give_up_target(heal); /* its process has ended */
+    }
+}
+
 static void seek(struct weft_control_heal *heal, uint64_t now_ns)
 {
     struct weft_control *control = heal->control;
     uint32_t target = weft_control_tree_up(&control->tree, control->is_out, control->self.rank);
-    bool is_refused;
     heal->seek_ns = now_ns + RETRY_MS * WEFT_NS_PER_MS;
     if (heal->adopter != NULL && now_ns - heal->target_ns < ADOPTER_MS * WEFT_NS_PER_MS) {
         return; /* it has called us, and speaks in a moment */
@@ -294,19 +286,14 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
         heal->attempt = NULL;
         heal->target = target;
         heal->target_ns = now_ns;
+        heal->way_ns = 0;
         heal->is_target_there = heal->is_target_refusing = false;
     }
     if (is_patience_over(heal, now_ns)) {
         give_up_target(heal);
         return;
     }
-    if (heal->attempt == NULL && is_open(control, target)) {
-        (void)weft_heal_dial(control, target, WEFT_WIRE_HEAL, &heal->attempt, &is_refused);
-        heal->is_target_there |= !is_refused;
-        if (is_refused) {
-            give_up_target(heal); /* its process has ended */
-        }
-    }
+    dial_target(heal, now_ns);
 }
 
 /* Those who may only have been away are asked once more. */
@@ -542,6 +529,9 @@ void weft_control_heal_close(struct weft_control *control)
     weft_heal_reports_close(heal);
     weft_net_acceptor_close(heal->local);
     weft_net_acceptor_close(heal->tcp);
+    for (uint32_t i = 0; i < WEFT_CONTROL_NICS; i++) {
+        weft_net_acceptor_close(heal->more[i]);
+    }
     free(heal);
     control->heal = NULL;
 }

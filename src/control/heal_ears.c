@@ -5,6 +5,8 @@
  */
 #include "control/heal.h"
 
+#include <string.h>
+
 static weft_status_t serve(struct weft_control *control, int fd,
                            struct weft_net_acceptor **acceptor_p)
 {
@@ -63,10 +65,32 @@ void weft_control_heal_open_port(struct weft_control *control, struct weft_wire_
     }
 }
 
+/* At the same port of our other NICs, for those who know of them (ways.c). Where it is taken, nobody comes by that one. */
+static void serve_others(struct weft_control_heal *heal, const struct weft_wire_addr *main)
+{
+    struct weft_control *control = heal->control;
+    struct weft_control_observer *observer = control->observer;
+    struct weft_control_nic nics[WEFT_CONTROL_NICS];
+    uint32_t count = observer != NULL ? observer->nics(observer, nics) : 0;
+    for (uint32_t i = 0; i < count && count > 1; i++) {
+        struct weft_control_door door = {.tcp = -1, .local = -1};
+        struct weft_wire_addr addr;
+        weft_net_addr_to_wire(&nics[i].addr, &addr);
+        weft_net_addr_set_port(&nics[i].addr, main->port);
+        if (memcmp(addr.bytes, main->bytes, sizeof(addr.bytes)) != 0 &&
+            weft_control_door_open(&nics[i].addr, "", NULL, &door) == WEFT_OK &&
+            serve(control, door.tcp, &heal->more[i]) == WEFT_OK) {
+            weft_net_acceptor_keep_to(heal->more[i], nics[i].name, nics[i].prefix_len);
+        }
+    }
+}
+
 /* Who led this host is gone, and we lead it now. The kernel gives the port away when that process has ended. */
 void weft_heal_take_over_port(struct weft_control_heal *heal)
 {
     struct weft_control *control = heal->control;
+    const struct weft_wire_addr *addr =
+        &control->table.group[control->table.group_of[control->self.rank]].addr;
     struct sockaddr_storage here;
     struct weft_control_door door = {.tcp = -1, .local = -1};
     weft_status_t status;
@@ -75,14 +99,15 @@ void weft_heal_take_over_port(struct weft_control_heal *heal)
         !weft_heal_has_port(control, control->self.rank)) {
         return;
     }
-    status = weft_net_addr_from_wire(
-        &control->table.group[control->table.group_of[control->self.rank]].addr, &here);
+    status = weft_net_addr_from_wire(addr, &here);
     status = status == WEFT_OK ? weft_control_door_open(&here, "", NULL, &door) : status;
     status = status == WEFT_OK ? serve(control, door.tcp, &heal->tcp) : status;
     if (status == WEFT_ERR_BUSY) {
         heal->port_ns = weft_clock_after_ms(RETRY_MS);
     } else if (status != WEFT_OK) {
         heal->port_ns = weft_clock_after_ms(ALONE_MS);
+    } else {
+        serve_others(heal, addr);
     }
 }
 

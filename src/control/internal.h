@@ -213,6 +213,13 @@ void weft_control_ways_hello(struct weft_control *control, struct weft_net_conn 
 void weft_control_ways_left(struct weft_net_conn *conn);
 /* A child's connection has ended: true if another one had come before, which takes its place. */
 bool weft_control_ways_replace(struct weft_control *control, struct weft_net_conn *conn);
+/* The ways to the parent's host, 1 … count, known until there is another one. By which of them does its connection go (0:
+ * none)? Begins to connect to that port there. */
+uint32_t weft_control_ways_count(const struct weft_control *control);
+uint32_t weft_control_ways_used(const struct weft_control *control,
+                                const struct weft_net_conn *conn);
+weft_status_t weft_control_ways_connect(const struct weft_control *control, uint32_t way,
+                                        uint16_t port, struct weft_net_dial *dial_p);
 /* There is another parent: its ways are not known. */
 void weft_control_ways_renew(struct weft_control *control);
 /* This neighbour is lost. */

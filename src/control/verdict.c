@@ -310,6 +310,7 @@ void weft_control_neighbour_lost(struct weft_control *control, struct weft_net_c
         weft_control_word_new_parent(control);
         if (control->heal != NULL) {
             control->heal->parent_heard_ns = conn->heard_ns;
+            control->heal->way = weft_control_ways_used(control, conn);
         }
         weft_control_heal_orphaned(control, status == WEFT_ERR_NETWORK);
         tell_channels(control, conn->peer_rank);

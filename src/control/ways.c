@@ -22,6 +22,7 @@
  */
 #include "control/internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,8 +291,8 @@ static void begin_next(struct weft_control_ways *ways)
     weft_engine_timer_set(ways->control->engine, &ways->timer, weft_clock_after_ms(STAGGER_MS));
 }
 
-/* The way after the one that died. */
-static uint32_t way_after(const struct weft_control_ways *ways, const struct weft_net_conn *conn)
+/* By which it goes, counted from 1; 0: by none of them. */
+static uint32_t way_of(const struct weft_control_ways *ways, const struct weft_net_conn *conn)
 {
     for (uint32_t i = 0; i < ways->way_count; i++) {
         struct weft_wire_addr there;
@@ -304,11 +305,32 @@ static uint32_t way_after(const struct weft_control_ways *ways, const struct wef
     return 0;
 }
 
+uint32_t weft_control_ways_used(const struct weft_control *control,
+                                const struct weft_net_conn *conn)
+{
+    return control->ways != NULL ? way_of(control->ways, conn) : 0;
+}
+
+uint32_t weft_control_ways_count(const struct weft_control *control)
+{
+    return control->ways != NULL ? control->ways->way_count : 0;
+}
+
+weft_status_t weft_control_ways_connect(const struct weft_control *control, uint32_t way,
+                                        uint16_t port, struct weft_net_dial *dial_p)
+{
+    const struct way *by = &control->ways->way[way - 1];
+    struct sockaddr_storage there = *by->there;
+    weft_net_addr_set_port(&there, port);
+    return by->nic != NULL ? weft_net_connect_from(&by->nic->addr, by->nic->name, &there, dial_p)
+                           : weft_net_connect(&there, dial_p);
+}
+
 static void begin_round(struct weft_control_ways *ways)
 {
     struct weft_control *control = ways->control;
     ways->is_seeking = true;
-    ways->first = way_after(ways, control->parent);
+    ways->first = way_of(ways, control->parent); /* the one after it */
     ways->begun = 0;
     ways->since_ns = weft_clock_ns();
     control->parent_mend->round++;
@@ -400,12 +422,17 @@ void weft_control_ways_opened(struct weft_control *control, struct weft_net_conn
 
 void weft_control_ways_missed(struct weft_control *control, struct weft_net_conn *conn)
 {
+    bool is_over = conn->error == ECONNREFUSED; /* its doors are open as long as it lives */
     for (uint32_t i = 0; i < control->ways->way_count; i++) {
         if (control->ways->way[i].attempt == conn) {
             control->ways->way[i].attempt = NULL; /* the round goes on without it */
         }
     }
     weft_net_conn_close(conn);
+    if (is_over && control->parent != NULL) {
+        weft_control_neighbour_lost(control, control->parent, WEFT_ERR_PEER,
+                                    "closed (its host refuses connections where it listened)");
+    }
 }
 
 /* ---- the parent takes it back ---- */

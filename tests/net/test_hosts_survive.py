@@ -9,7 +9,7 @@ import time
 
 import ranks
 from lab import Lab
-from ranks import BUILD, START_S, NetCase, clean_env
+from ranks import BUILD, START_S, NetCase, clean_env, wait_until
 
 IS_LONG = "--long" in sys.argv
 if IS_LONG:
@@ -131,14 +131,14 @@ class Job:
             for rank, one in enumerate(self.rank))
 
 
-class HostsSurvive(NetCase):
-    lab = None
+class HostsCase(NetCase):
+    lab, NICS = None, 1
 
     def setUp(self):
         super().setUp()
-        if HostsSurvive.lab is None:  # or skipped, with the reason
-            HostsSurvive.lab = Lab(hosts=3, nics=1, rate="none")
-            self.addClassCleanup(HostsSurvive.lab.close)
+        if self.lab is None:  # or skipped, with the reason
+            type(self).lab = Lab(hosts=3, nics=self.NICS, rate="none")
+            self.addClassCleanup(self.lab.close)
 
     def check(self, places, victims_of, within=VERDICT_S, gap_s=0, is_one_text=True, **variables):
         """A job loses ranks at once and goes on; victims_of(job) says which."""
@@ -152,6 +152,8 @@ class HostsSurvive(NetCase):
         finally:
             self.kill_all()
 
+
+class HostsSurvive(HostsCase):
     # ---- ranks ----
 
     def test_the_root_is_killed(self):
@@ -228,6 +230,26 @@ class HostsSurvive(NetCase):
 
     def test_of_equal_parts_the_one_with_the_lowest_rank_goes_on(self):
         self.check_parts([0, 0, 1, 1], 1, is_going_on=False)
+
+
+class HostsWithTwoNics(HostsCase):
+    """The NIC of which everybody heard in the start is dead when the tree must be mended."""
+    NICS = 2
+
+    def check_without_eth0(self, host):
+        def victims_of(job):
+            self.lab.unplug(host, 0)
+            one = job.rank[job.leader(host or 1)]
+            wait_until(lambda: "died; it goes by" in one.stderr, START_S, "the other path")
+            return [0]
+        self.addCleanup(self.lab.plug, host, 0)
+        self.check(NINE, victims_of)
+
+    def test_the_root_is_killed_whose_host_has_lost_its_first_nic(self):
+        self.check_without_eth0(0)
+
+    def test_the_root_is_killed_when_another_host_has_lost_its_first_nic(self):
+        self.check_without_eth0(1)
 
 
 if __name__ == "__main__":
