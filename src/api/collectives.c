@@ -109,104 +109,93 @@ weft_status_t weft_collective(weft_comm_t comm, const weft_call_t *call, weft_re
     return status == WEFT_OK ? run(comm, &used, request_p, __func__) : status;
 }
 
+/* Every field by name: with one left out all are cleared first, by an instruction (rep stos) that takes 14 ns. */
+static inline weft_call_t plain_call(weft_coll_t coll, const void *in, void *out, size_t count,
+                                     weft_dtype_t dtype)
+{
+    return (weft_call_t){.size = sizeof(weft_call_t),
+                         .coll = coll,
+                         .dtype = dtype,
+                         .op = WEFT_SUM,
+                         .root = 0,
+                         .in = in,
+                         .out = out,
+                         .count = count,
+                         .scale = 1.0,
+                         .in_counts = NULL,
+                         .in_places = NULL,
+                         .out_counts = NULL,
+                         .out_places = NULL,
+                         .timeout_ms = 0,
+                         .algorithm = NULL};
+}
+
 weft_status_t weft_allreduce(weft_comm_t comm, const void *in, void *out, size_t count,
                              weft_dtype_t dtype, weft_redop_t op, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_ALLREDUCE,
-                              .dtype = dtype,
-                              .op = op,
-                              .in = in,
-                              .out = out,
-                              .count = count,
-                              .scale = 1.0};
+    weft_call_t call = plain_call(WEFT_ALLREDUCE, in, out, count, dtype);
+    call.op = op;
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_reduce_scatter(weft_comm_t comm, const void *in, void *out, size_t count,
                                   weft_dtype_t dtype, weft_redop_t op, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_REDUCE_SCATTER,
-                              .dtype = dtype,
-                              .op = op,
-                              .in = in,
-                              .out = out,
-                              .count = count,
-                              .scale = 1.0};
+    weft_call_t call = plain_call(WEFT_REDUCE_SCATTER, in, out, count, dtype);
+    call.op = op;
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_allgather(weft_comm_t comm, const void *in, void *out, size_t count,
                              weft_dtype_t dtype, weft_request_t *request_p)
 {
-    const weft_call_t call = {
-        .coll = WEFT_ALLGATHER, .dtype = dtype, .in = in, .out = out, .count = count, .scale = 1.0};
+    const weft_call_t call = plain_call(WEFT_ALLGATHER, in, out, count, dtype);
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_broadcast(weft_comm_t comm, const void *in, void *out, size_t count,
                              weft_dtype_t dtype, int root, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_BROADCAST,
-                              .dtype = dtype,
-                              .root = root,
-                              .in = in,
-                              .out = out,
-                              .count = count,
-                              .scale = 1.0};
+    weft_call_t call = plain_call(WEFT_BROADCAST, in, out, count, dtype);
+    call.root = root;
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_reduce(weft_comm_t comm, const void *in, void *out, size_t count,
                           weft_dtype_t dtype, weft_redop_t op, int root, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_REDUCE,
-                              .dtype = dtype,
-                              .op = op,
-                              .root = root,
-                              .in = in,
-                              .out = out,
-                              .count = count,
-                              .scale = 1.0};
+    weft_call_t call = plain_call(WEFT_REDUCE, in, out, count, dtype);
+    call.op = op;
+    call.root = root;
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_gather(weft_comm_t comm, const void *in, void *out, size_t count,
                           weft_dtype_t dtype, int root, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_GATHER,
-                              .dtype = dtype,
-                              .root = root,
-                              .in = in,
-                              .out = out,
-                              .count = count,
-                              .scale = 1.0};
+    weft_call_t call = plain_call(WEFT_GATHER, in, out, count, dtype);
+    call.root = root;
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_scatter(weft_comm_t comm, const void *in, void *out, size_t count,
                            weft_dtype_t dtype, int root, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_SCATTER,
-                              .dtype = dtype,
-                              .root = root,
-                              .in = in,
-                              .out = out,
-                              .count = count,
-                              .scale = 1.0};
+    weft_call_t call = plain_call(WEFT_SCATTER, in, out, count, dtype);
+    call.root = root;
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_alltoall(weft_comm_t comm, const void *in, void *out, size_t count,
                             weft_dtype_t dtype, weft_request_t *request_p)
 {
-    const weft_call_t call = {
-        .coll = WEFT_ALLTOALL, .dtype = dtype, .in = in, .out = out, .count = count, .scale = 1.0};
+    const weft_call_t call = plain_call(WEFT_ALLTOALL, in, out, count, dtype);
     return run(comm, &call, request_p, __func__);
 }
 
 weft_status_t weft_barrier(weft_comm_t comm, weft_request_t *request_p)
 {
-    const weft_call_t call = {.coll = WEFT_BARRIER, .dtype = WEFT_U8, .scale = 1.0};
+    const weft_call_t call = plain_call(WEFT_BARRIER, NULL, NULL, 0, WEFT_U8);
     return run(comm, &call, request_p, __func__);
 }
 
