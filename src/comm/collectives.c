@@ -171,17 +171,12 @@ static void remember(struct weft_collectives *it, const weft_call_t *call,
     uint32_t number = atomic_load_explicit(&it->number, memory_order_relaxed);
     struct weft_exec_job *job = &shape->job;
     struct weft_comm_note *note = &it->notes[number % WEFT_COLLECTIVE_KEPT];
-    it->chain = (it->chain ^ shape->signature) * 0x9e3779b1u;
+    it->chain = (it->chain ^ shape->note.signature) * 0x9e3779b1u;
     it->chain ^= it->chain >> 15;
-    *note = (struct weft_comm_note){.number = number,
-                                    .signature = shape->signature,
-                                    .chain = it->chain,
-                                    .coll = (uint8_t)call->coll,
-                                    .dtype = (uint8_t)call->dtype,
-                                    .op = (uint8_t)call->op,
-                                    .root = (uint32_t)call->root,
-                                    .controls = weft_control_channel_calls(it->comm->channel),
-                                    .count = call->count};
+    *note = shape->note;
+    note->number = number;
+    note->chain = it->chain;
+    note->controls = weft_control_channel_calls(it->comm->channel);
     job->signature = it->chain;
     job->number = job->call.number = number;
     job->call.chain = it->chain;
@@ -244,12 +239,18 @@ static weft_status_t make_shape(struct weft_collectives *it, const weft_call_t *
 {
     weft_status_t status = weft_comm_make_job(it, call, shape);
     if (status == WEFT_OK) {
-        shape->signature = sign_pieces(it, call, shape->job.signature);
+        shape->note =
+            (struct weft_comm_note){.signature = sign_pieces(it, call, shape->job.signature),
+                                    .coll = (uint8_t)call->coll,
+                                    .dtype = (uint8_t)call->dtype,
+                                    .op = (uint8_t)call->op,
+                                    .root = (uint32_t)call->root,
+                                    .count = call->count};
         shape->job.call = (struct weft_record_call){
             .comm = it->comm->id,
             .count = call->count,
             .what = what_of(call, weft_recorder_name(it->recorder, shape->algorithm)),
-            .signature = shape->signature};
+            .signature = shape->note.signature};
     } else {
         shape->is_used = false;
     }

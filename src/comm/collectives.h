@@ -76,8 +76,8 @@ struct weft_comm_shape {
     uint32_t root;
     size_t count;
     double scale;
-    uint32_t signature;
-    const char *algorithm; /* static */
+    struct weft_comm_note note; /* what is the same in those of all its calls */
+    const char *algorithm;      /* static */
     struct weft_exec_job job;
     struct weft_exec_quick quick;
 };
