@@ -298,13 +298,24 @@ static inline bool weft_exec_worked(struct weft_exec_run *run, size_t len)
     return run->worked < WEFT_EXEC_WORK || weft_exec_is_in_time(run);
 }
 
+/* Between two looks at a word, some 40 ns. Looks that follow each other at once are all under way when the word
+ * comes, and thrown away with what was begun after them; and they take its line from whoever writes it. */
+static inline void weft_exec_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb"); /* where a core has one thread, yield does nothing */
+#endif
+}
+
 /* ---- queue.c ---- */
 /* The nearest of those that owners of requests have set: what stands behind is late with the first. */
 void weft_exec_find_limit(struct weft_exec *exec, uint64_t *deadline_ns_p, uint64_t *timeout_ms_p);
 void weft_exec_queue_open(struct weft_exec *exec);
 void weft_exec_queue_close(struct weft_exec *exec); /* it was stopped */
-#define WEFT_EXEC_LOOKS 2000                        /* at a word, before anything else is done */
-#define WEFT_EXEC_FIRST_LOOKS 128                   /* before asking whether it can come at all */
+#define WEFT_EXEC_LOOKS 100                         /* at a word, before anything else is done */
+#define WEFT_EXEC_FIRST_LOOKS 4                     /* before asking whether it can come at all */
 #define WEFT_EXEC_CROWDED_LOOKS 4                   /* whoever we wait for needs this CPU */
 /* Waits as long as it takes, driving. */
 void weft_exec_wait(struct weft_exec_run *run);

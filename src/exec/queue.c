@@ -27,15 +27,6 @@ struct weft_exec_entry {
     weft_request_t request;
 };
 
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* ---- the board's doorbell ---- */
 
 /* Says so on the board of the run that waits, and nowhere else. */
@@ -197,7 +188,7 @@ static __attribute__((noinline)) void wait_on(struct weft_exec_run *run)
             sched_yield(); /* where nobody else wants the CPU it returns at once */
         } else {
             for (int i = 0; i < 100 && !weft_exec_is_reached(exec, &run->await); i++) {
-                relax();
+                weft_exec_relax();
             }
         }
     }
@@ -232,6 +223,9 @@ void weft_exec_wait(struct weft_exec_run *run)
             run->await.rank < run->board->ranks &&
             weft_exec_is_beside(run->board, run->await.rank)) {
             break;
+        }
+        if (!exec->spec.is_crowded) {
+            weft_exec_relax();
         }
     }
     wait_on(run);

@@ -10,7 +10,8 @@
 #include <sched.h>
 #include <string.h>
 
-#define YIELDS 64 /* then it takes long, and others must be looked after */
+#define BRIEF_LOOKS 16 /* take less than a microsecond */
+#define YIELDS 64      /* then it takes long, and others must be looked after */
 
 /* ---- resolving ---- */
 
@@ -191,6 +192,7 @@ static inline bool look_for(struct scene *scene, uint32_t rank, const struct wef
             (looks == WEFT_EXEC_FIRST_LOOKS && weft_exec_is_beside(board, rank))) {
             return false;
         }
+        weft_exec_relax();
     }
     scene->looks += looks;
     return true;
@@ -237,7 +239,7 @@ static inline void record(const struct scene *scene)
 static inline void record_end(const struct scene *scene)
 {
     struct weft_recorder *recorder = scene->exec->spec.recorder;
-    if (scene->is_short && scene->looks < WEFT_EXEC_FIRST_LOOKS) {
+    if (scene->is_short && scene->looks < BRIEF_LOOKS) {
         weft_recorder_end_briefly(recorder, scene->job->record);
     } else {
         weft_recorder_end(recorder, scene->job->record, WEFT_OK);
