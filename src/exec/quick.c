@@ -62,6 +62,21 @@ static bool compile_step(const struct weft_binding *binding, const struct weft_p
     }
 }
 
+/* As the way below takes it: others are waited for once the own line is shown, and sums come right after. */
+static bool is_in_order(const struct weft_exec_quick *quick)
+{
+    bool is_shown = false;
+    for (uint32_t i = 0; i < quick->count; i++) {
+        uint8_t kind = quick->moves[i].kind;
+        is_shown = is_shown || kind == WEFT_STEP_SHOW;
+        if ((kind == WEFT_STEP_AWAIT && !is_shown) ||
+            (kind == WEFT_STEP_REDUCE && (i == 0 || quick->moves[i - 1].kind != WEFT_STEP_AWAIT))) {
+            return false;
+        }
+    }
+    return is_shown;
+}
+
 void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick)
 {
     const struct weft_exec_stage *stage = &job->stage[0];
@@ -91,7 +106,7 @@ void weft_exec_compile(struct weft_exec_job *job, struct weft_exec_quick *quick)
             step.kind == WEFT_STEP_REDUCE ? move->len / weft_dtype_size(stage->data.dtype) : 0;
         quick->count += step.kind != WEFT_STEP_COPY || move->len > 0;
     }
-    if (quick->slots_len <= stage->group->board->ring_len) {
+    if (is_in_order(quick) && quick->slots_len <= stage->group->board->ring_len) {
         job->quick = quick;
     }
 }
@@ -137,25 +152,38 @@ static inline void copy(const struct scene *scene, const struct weft_exec_move *
     }
 }
 
-static inline void reduce(const struct scene *scene, const struct weft_exec_move *move)
+struct sum { /* of a REDUCE */
+    const void *sources[WEFT_REDUCE_SOURCES];
+    void *output;
+    struct weft_reduce what;
+};
+
+/* Where everything lies, while the others' lines are on their way. */
+static inline void prepare(const struct scene *scene, const struct weft_exec_move *move,
+                           struct sum *sum)
 {
     const struct weft_exec_data *data = &scene->job->stage[0].data;
-    const void *sources[WEFT_REDUCE_SOURCES];
-    void *output = place(scene, &move->to, scene->board->rank);
     uint32_t ranks = scene->board->ranks;
-    const struct weft_reduce what = {.dtype = data->dtype,
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        sum->sources[rank] =
+            place(scene, rank == scene->board->rank ? &move->own : &move->from, rank);
+    }
+    sum->output = place(scene, &move->to, scene->board->rank);
+    sum->what = (struct weft_reduce){.dtype = data->dtype,
                                      .op = data->op,
                                      .divide_by = move->is_final ? data->divide_by : 1,
                                      .before = data->before,
                                      .sources = ranks,
                                      .outputs = 1,
-                                     .source = sources,
-                                     .output = &output};
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        sources[rank] = place(scene, rank == scene->board->rank ? &move->own : &move->from, rank);
-    }
-    weft_reduce_run(&what, move->count);
-    scene->exec->moved += (ranks + 1) * move->len;
+                                     .source = sum->sources,
+                                     .output = &sum->output};
+}
+
+static inline void reduce(const struct scene *scene, const struct weft_exec_move *move,
+                          const struct sum *sum)
+{
+    weft_reduce_run(&sum->what, move->count);
+    scene->exec->moved += (sum->what.sources + 1) * move->len;
 }
 
 static inline bool is_shown(const struct weft_board *board, const struct weft_board_line *line)
@@ -306,6 +334,7 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, struct weft_exec_job
                           .in = stage->data.in,
                           .out = stage->data.out,
                           .is_short = quick->is_short};
+    struct sum sum;
     uint32_t slow;
     uint32_t slots_free = quick->is_short
                               ? weft_board_take_line(scene.board)
@@ -322,9 +351,11 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, struct weft_exec_job
             show(&scene);
             record(&scene);
         } else if (move->kind == WEFT_STEP_REDUCE) {
-            reduce(&scene, move);
+            reduce(&scene, move, &sum);
         } else {
-            record(&scene);
+            if (i + 1 < quick->count && move[1].kind == WEFT_STEP_REDUCE) {
+                prepare(&scene, &move[1], &sum);
+            }
             if (!await_move(&scene, move)) {
                 return go_on(&scene, 0, move->index, slots_free);
             }
@@ -332,7 +363,6 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, struct weft_exec_job
     }
     weft_board_end(scene.board, 1, 0);
     settle(&scene);
-    record(&scene);
     record_end(&scene);
     return WEFT_OK;
 }
