@@ -221,6 +221,8 @@ static void leave_out_host(struct weft_control *control, uint32_t leader)
     }
 }
 
+/* Whoever ends is seen to listen, or to run, for a moment yet: what counts is whether its process is over now. Of one that
+ * is not, nobody may see the end when it comes. */
 static void give_up_target(struct weft_control_heal *heal)
 {
     struct weft_control *control = heal->control;
@@ -228,11 +230,12 @@ static void give_up_target(struct weft_control_heal *heal)
     bool is_here = weft_heal_is_near(control, target);
     control->is_out[target] = 1;
     heal->orphan_ns = weft_clock_ns(); /* there is hope again, with the next one */
-    if (is_here && !heal->is_target_there) {
-        weft_heal_absent(control, target);
-    }
     if (!is_here) {
         leave_out_host(control, target);
+    } else if (!heal->is_target_there || weft_heal_has_ended(control, target)) {
+        weft_heal_absent(control, target);
+    } else {
+        weft_heal_below_strayed(heal);
     }
 }
 
@@ -474,6 +477,7 @@ void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn
         if (conn->is_refused && conn->is_proved && !conn->is_elsewhere &&
             heal->target != WEFT_WIRE_NO_RANK) {
             control->is_out[heal->target] = 1;
+            weft_heal_below_strayed(heal);
         }
     }
     weft_net_conn_close(conn);

@@ -138,6 +138,8 @@ void weft_control_aside_take(struct weft_control *control, struct weft_net_conn 
 /* Those whose time has come. */
 void weft_heal_below(struct weft_control_heal *heal, uint64_t now_ns);
 void weft_heal_below_changed(struct weft_control_heal *heal, uint64_t from_ns);
+/* One was given up that may live. */
+void weft_heal_below_strayed(struct weft_control_heal *heal);
 /* A connection of our own to one below is open; false: it is not one of those. */
 bool weft_heal_adopted(struct weft_control_heal *heal, struct weft_net_conn *conn);
 void weft_heal_adoption_missed(struct weft_control_heal *heal, const struct weft_net_conn *conn);

@@ -3,7 +3,8 @@
  * Those who hang below us when others are gone, and how we get them. Mostly they come by themselves. Who leads a host
  * that has no port calls those below it (ADOPT), and they wait for that call. Who should come and does not is called as
  * well, for it may have died with its parent, and nobody else would notice: on this host a socket where nobody listens
- * says so, another host is given HOST_MS.
+ * says so, another host is given HOST_MS. And those of this host that were given up while they ran are looked at: of them,
+ * too, nobody else would notice that they ended.
  */
 #include "control/heal.h"
 
@@ -196,9 +197,10 @@ static void dial_all(struct weft_control_heal *heal, uint64_t now_ns)
             weft_status_t status = weft_heal_dial(control, adoption->rank, WEFT_WIRE_ADOPT,
                                                   &adoption->conn, &is_refused);
             /* Only where nobody listens nobody is; that we have no descriptor says nothing. */
-            adoption->is_there |= weft_heal_is_near(control, adoption->rank)
-                                      ? !is_refused
-                                      : status == WEFT_ERR_SYSTEM || status == WEFT_ERR_MEMORY;
+            adoption->is_there =
+                weft_heal_is_near(control, adoption->rank)
+                    ? !is_refused
+                    : adoption->is_there || status == WEFT_ERR_SYSTEM || status == WEFT_ERR_MEMORY;
         }
     }
     if (!weft_list_is_empty(&heal->adoptions)) {
@@ -237,6 +239,25 @@ static void look(struct weft_control_heal *heal, uint64_t now_ns)
     }
 }
 
+/* Those of this host that were given up while they ran: they were stopped, or closed, and whoever was above them is gone.
+ * Is one left? */
+static bool look_at_strays(struct weft_control *control)
+{
+    bool is_one = false;
+    for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
+        if (!control->is_out[rank] || control->is_gone[rank] || !weft_heal_is_near(control, rank) ||
+            weft_control_heal_is_reported(control, rank)) {
+            continue;
+        }
+        if (weft_heal_has_ended(control, rank) && !weft_control_aside_is_leaving(control, rank)) {
+            weft_heal_absent(control, rank);
+        } else {
+            is_one = true;
+        }
+    }
+    return is_one;
+}
+
 bool weft_control_heal_expects(struct weft_control *control)
 {
     if (control->heal == NULL || control->is_gone == NULL) {
@@ -257,6 +278,13 @@ void weft_heal_below_changed(struct weft_control_heal *heal, uint64_t from_ns)
     heal->changed_ns = heal->check_ns = from_ns;
 }
 
+void weft_heal_below_strayed(struct weft_control_heal *heal)
+{
+    if (heal->check_ns == 0) {
+        heal->check_ns = weft_clock_after_ms(CHECK_MS);
+    }
+}
+
 void weft_heal_below(struct weft_control_heal *heal, uint64_t now_ns)
 {
     if (heal->check_ns != 0 && now_ns >= heal->check_ns) {
@@ -266,6 +294,9 @@ void weft_heal_below(struct weft_control_heal *heal, uint64_t now_ns)
                              ? heal->changed_ns + ABSENT_MS * WEFT_NS_PER_MS
                              : now_ns + CHECK_MS * WEFT_NS_PER_MS;
         look(heal, now_ns); /* who is found gone there changes it again */
+        if (look_at_strays(heal->control)) {
+            weft_heal_below_strayed(heal);
+        }
     }
     if (heal->adopt_ns != 0 && now_ns >= heal->adopt_ns) {
         dial_all(heal, now_ns);

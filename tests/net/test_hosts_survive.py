@@ -174,6 +174,14 @@ class HostsSurvive(HostsCase):
             for gap_s in (0, CHANCE.uniform(0.01, 0.03)):
                 self.check(places, lambda job: [0, 1], gap_s=gap_s)
 
+    def test_a_leader_and_the_next_of_its_host_are_killed_together(self):
+        """Those left on the host ask the next one while it ends; nobody but they can tell."""
+        def victims(job):
+            leader = job.leader(1)
+            return [min(set(job.on(1)) - {leader}), leader]
+        for _ in range(50 if IS_LONG else 5):
+            self.check(NINE, victims, gap_s=CHANCE.uniform(0, 0.0002))
+
     def check_leaving(self, places, gap_s):
         job = Job(self, places, "leave")
         try:

@@ -11,6 +11,7 @@
 #include "lone.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -67,6 +68,78 @@ static void a_new_child_that_never_spoke_is_called(void **state)
     assert_int_equal(control->heal->report_count, 0);
     assert_int_equal(control->is_out[2], 0);
     assert_true(control->heal->check_ns != 0); /* soon it is looked who has not come */
+}
+
+/* ---- who is asked, and ends ---- */
+
+static pid_t rank_0_runs(struct weft_control *control)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60); /* it does not outlive a test that fails */
+        pause();
+        _exit(0);
+    }
+    assert_true(child > 0);
+    control->table.pid[0] = (uint32_t)child;
+    return child;
+}
+
+static void ends(pid_t child)
+{
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void fires(struct weft_control *control, uint64_t now_ns)
+{
+    weft_engine_lock(control->engine);
+    control->heal->timer.fire(&control->heal->timer, now_ns);
+    weft_engine_unlock(control->engine);
+}
+
+static void looks_below(struct weft_control *control, uint64_t now_ns)
+{
+    weft_engine_lock(control->engine);
+    weft_heal_below(control->heal, now_ns);
+    weft_engine_unlock(control->engine);
+}
+
+/* It was killed together with its parent, its listener is closed, and its process is there for a moment yet. */
+static void one_that_is_asked_while_it_ends_is_reported(void **state)
+{
+    struct weft_control *control = *state;
+    pid_t child = rank_0_runs(control);
+    uint64_t now_ns = weft_clock_ns();
+    lone_ends(control, lone_parent(control));
+    now_ns += RETRY_MS * WEFT_NS_PER_MS;
+    fires(control, now_ns);
+    assert_int_equal(control->heal->target, 0);
+    assert_int_equal(control->is_out[0], 0);
+    ends(child);
+    fires(control, now_ns + RETRY_MS * WEFT_NS_PER_MS);
+    assert_int_equal(control->is_out[0], 1);
+    assert_true(weft_control_heal_is_reported(control, 0));
+}
+
+/* The same, when it stood still before. */
+static void one_that_was_given_up_and_ends_later_is_reported(void **state)
+{
+    struct weft_control *control = *state;
+    pid_t child = rank_0_runs(control);
+    uint64_t now_ns = weft_clock_ns() + 60000 * WEFT_NS_PER_MS;
+    lone_ends(control, lone_parent(control));
+    fires(control, now_ns);
+    fires(control, now_ns + 30000 * WEFT_NS_PER_MS); /* nobody is patient for so long */
+    assert_int_equal(control->is_out[0], 1);
+    assert_false(weft_control_heal_is_reported(control, 0));
+    for (uint64_t i = 1; i <= 20; i++) {
+        looks_below(control, now_ns + (30000 + 1000 * i) * WEFT_NS_PER_MS);
+        assert_int_not_equal(control->heal->check_ns, 0); /* for as long as it takes */
+    }
+    ends(child);
+    looks_below(control, now_ns + 60000 * WEFT_NS_PER_MS);
+    assert_true(weft_control_heal_is_reported(control, 0));
 }
 
 /* ---- the next coordinator ---- */
@@ -354,6 +427,10 @@ int main(void)
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(a_new_child_that_never_spoke_is_called, lone_set_up,
                                         lone_tear_down),
+        cmocka_unit_test_setup_teardown(one_that_is_asked_while_it_ends_is_reported, lone_set_up,
+                                        lone_tear_down),
+        cmocka_unit_test_setup_teardown(one_that_was_given_up_and_ends_later_is_reported,
+                                        lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(
             a_new_coordinator_judges_when_all_others_have_told_what_they_know, lone_set_up,
             lone_tear_down),
