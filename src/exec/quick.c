@@ -254,6 +254,22 @@ static inline bool await_move(struct scene *scene, const struct weft_exec_move *
     return true;
 }
 
+/* With the sum that comes right after it, if there is one: prepared before, done when they are here. */
+static inline bool await_and_reduce(struct scene *scene, const struct weft_exec_move *move,
+                                    bool is_summed)
+{
+    struct sum sum;
+    if (!is_summed) {
+        return await_move(scene, move);
+    }
+    prepare(scene, &move[1], &sum);
+    if (!await_move(scene, move)) {
+        return false;
+    }
+    reduce(scene, &move[1], &sum);
+    return true;
+}
+
 /* ---- recording: while the others' lines are on their way, and not before ours is on its ---- */
 
 static inline void record(const struct scene *scene)
@@ -334,7 +350,6 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, struct weft_exec_job
                           .in = stage->data.in,
                           .out = stage->data.out,
                           .is_short = quick->is_short};
-    struct sum sum;
     uint32_t slow;
     uint32_t slots_free = quick->is_short
                               ? weft_board_take_line(scene.board)
@@ -350,13 +365,9 @@ weft_status_t weft_exec_run_quickly(struct weft_exec *exec, struct weft_exec_job
         } else if (move->kind == WEFT_STEP_SHOW) {
             show(&scene);
             record(&scene);
-        } else if (move->kind == WEFT_STEP_REDUCE) {
-            reduce(&scene, move, &sum);
-        } else {
-            if (i + 1 < quick->count && move[1].kind == WEFT_STEP_REDUCE) {
-                prepare(&scene, &move[1], &sum);
-            }
-            if (!await_move(&scene, move)) {
+        } else if (move->kind == WEFT_STEP_AWAIT) {
+            bool is_summed = i + 1 < quick->count && move[1].kind == WEFT_STEP_REDUCE;
+            if (!await_and_reduce(&scene, move, is_summed)) {
                 return go_on(&scene, 0, move->index, slots_free);
             }
         }
