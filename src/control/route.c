@@ -143,10 +143,12 @@ void weft_control_via_open(struct weft_control *control)
     }
 }
 
-/* A word of `rank` came from there. */
+/* A word of `rank` came from there. Nobody who precedes us is below us: such a word was on its way down, and came back. */
 static void note_via(struct weft_control *control, const struct weft_net_conn *from, uint32_t rank)
 {
-    if (control->via != NULL && rank < control->self.ranks && rank != control->self.rank) {
+    if (control->via != NULL && rank < control->self.ranks && rank != control->self.rank &&
+        (from == control->parent ||
+         !weft_control_tree_precedes(&control->tree, rank, control->self.rank))) {
         control->via[rank] = from == control->parent ? WEFT_WIRE_NO_RANK : from->peer_rank;
     }
 }

@@ -234,7 +234,9 @@ void weft_control_shrink_arrived(struct weft_control *control, struct weft_net_c
             weft_control_say(control->parent, &onward, payload, frame->len);
         }
     } else if (frame->dst < control->self.ranks && frame->dst != control->self.rank) {
-        weft_control_route(control, &onward, payload, frame->len);
+        if (from == NULL || weft_control_way_to(control, frame->dst) != from) {
+            weft_control_route(control, &onward, payload, frame->len);
+        } /* else it is on its way to another parent, and asks again */
     } else if ((frame->flags & WITHDRAWN) != 0) {
         weft_shrink_told_withdrawn(control, frame);
     } else if ((frame->flags & PENDING) != 0) {

@@ -319,6 +319,26 @@ static void a_call_that_begins_while_the_tree_heals_waits_for_the_verdict(void *
     assert_int_equal(gone, 0);
 }
 
+/* ---- ways ---- */
+
+/* An answer of the coordinator to one below that was on its way to another parent. */
+static void a_word_from_above_that_comes_back_from_below_is_no_way_up(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_net_conn *parent = lone_parent(control);
+    struct weft_net_conn *child = lone_conn(control, 2, ROLE_CHILD, WEFT_WIRE_ATTACH);
+    struct weft_wire_frame frame = {.type = WEFT_WIRE_HEARTBEAT, .src = 0, .dst = LONE_SELF};
+    control->children[0] = (struct weft_control_child){.rank = 2, .conn = child};
+    control->child_count = 1;
+    weft_control_via_open(control);
+    lone_speaks(control, child);
+    weft_engine_lock(control->engine);
+    child->ops->frame(child, &frame, NULL);
+    weft_engine_unlock(control->engine);
+    assert_ptr_equal(weft_control_way_to(control, 0), parent);
+    assert_ptr_equal(weft_control_way_to(control, 2), child);
+}
+
 /* ---- reports ---- */
 
 static void what_is_reported_just_after_the_parent_closed_waits_for_the_next_one(void **state)
@@ -451,6 +471,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_call_that_begins_while_the_tree_heals_waits_for_the_verdict, lone_set_up,
             lone_tear_down),
+        cmocka_unit_test_setup_teardown(a_word_from_above_that_comes_back_from_below_is_no_way_up,
+                                        lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(
             what_is_reported_just_after_the_parent_closed_waits_for_the_next_one, lone_set_up,
             lone_tear_down),
