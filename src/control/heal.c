@@ -239,15 +239,16 @@ static void give_up_target(struct weft_control_heal *heal)
     }
 }
 
-/* A way on which nothing answers, or that cannot be gone, is left for the next one. Where a host refuses, its next leader is
- * about to listen. */
+/* A way on which no host answers, or that cannot be taken, is left for the next one. Where a host refuses, its next leader
+ * is about to listen. */
 static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
 {
     struct weft_control *control = heal->control;
     uint32_t ways =
         weft_heal_is_near(control, heal->target) ? 0 : weft_heal_ways_there(control, heal->target);
     bool is_refused;
-    if (heal->attempt != NULL && ways > 0 && now_ns >= heal->way_ns + WAY_MS * WEFT_NS_PER_MS) {
+    if (heal->attempt != NULL && ways > 0 && now_ns >= heal->way_ns + WAY_MS * WEFT_NS_PER_MS &&
+        !weft_net_conn_is_answered(heal->attempt)) {
         weft_net_conn_close(heal->attempt);
         heal->attempt = NULL;
     }
