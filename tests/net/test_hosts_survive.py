@@ -247,8 +247,9 @@ class HostsWithTwoNics(HostsCase):
     def check_without_eth0(self, host):
         def victims_of(job):
             self.lab.unplug(host, 0)
-            one = job.rank[job.leader(host or 1)]
-            wait_until(lambda: "died; it goes by" in one.stderr, START_S, "the other path")
+            moved = [job.rank[job.leader(one)] for one in ((1, 2) if host == 0 else (host,))]
+            wait_until(lambda: all("died; it goes by" in one.stderr for one in moved), START_S,
+                       "the other path")
             return [0]
         self.addCleanup(self.lab.plug, host, 0)
         self.check(NINE, victims_of)
