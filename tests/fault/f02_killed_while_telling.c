@@ -35,9 +35,8 @@ static bool is_heir_last; /* who coordinates next would be told after all others
 /* At once: a process with much memory, as the sanitizers' have, takes its time to end, and its connections end last. */
 static void die(void)
 {
-    uint64_t until_ns = weft_clock_after_ms(PATIENCE_MS);
-    while (is_patient && atomic_load(&common->word[LEFT]) == 0 && weft_clock_ns() < until_ns) {
-        usleep(100); /* who has heard may leave first */
+    if (is_patient) { /* who has heard may leave first */
+        harness_wait_reach(&common->word[LEFT], 1, PATIENCE_MS);
     }
     close_range(3, ~0u, 0);
     _exit(DIED);
