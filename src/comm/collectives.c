@@ -303,7 +303,7 @@ static weft_status_t run(struct weft_collectives *it, const weft_call_t *call,
 static void give_up(const struct weft_comm *comm, weft_status_t status)
 {
     char name[128], error[WEFT_ERROR_TEXT_LEN], text[sizeof(name) + sizeof(error) + 2];
-    uint32_t rank = comm->members != NULL ? comm->members[comm->rank] : comm->rank;
+    uint32_t rank = weft_comm_job_rank(comm, comm->rank);
     const struct weft_control_failure failure = {
         .channel = comm->id, .status = status, .rank = WEFT_WIRE_NO_RANK, .text = text};
     snprintf(error, sizeof(error), "%s", weft_error_text());

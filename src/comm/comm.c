@@ -256,7 +256,7 @@ static weft_status_t pick_members(const struct weft_comm *comm, const struct cho
     }
     qsort(candidates, count, sizeof(*candidates), by_key);
     for (uint32_t i = 0; i < count; i++) {
-        members[i] = comm->members != NULL ? comm->members[candidates[i].rank] : candidates[i].rank;
+        members[i] = weft_comm_job_rank(comm, candidates[i].rank);
         if (candidates[i].rank == comm->rank) {
             *rank_p = i;
         }
@@ -340,7 +340,7 @@ static uint32_t mix_ranks(const uint32_t *ranks, uint32_t count)
 weft_status_t weft_comm_shrink_to(struct weft_comm *comm, struct weft_comm **comm_p)
 {
     uint32_t *members = malloc(comm->ranks * sizeof(*members));
-    uint32_t mine = comm->members != NULL ? comm->members[comm->rank] : comm->rank;
+    uint32_t mine = weft_comm_job_rank(comm, comm->rank);
     uint32_t number = comm->shrinks + 1;
     uint32_t count = 0;
     uint64_t id;
@@ -369,10 +369,10 @@ weft_status_t weft_comm_shrink_to(struct weft_comm *comm, struct weft_comm **com
 
 void weft_comm_local_ranks(const struct weft_comm *comm, int *local_rank_p, int *local_ranks_p)
 {
-    uint32_t mine = comm->members != NULL ? comm->members[comm->rank] : comm->rank;
+    uint32_t mine = weft_comm_job_rank(comm, comm->rank);
     int here = 0;
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        uint32_t other = comm->members != NULL ? comm->members[rank] : rank;
+        uint32_t other = weft_comm_job_rank(comm, rank);
         if (rank == comm->rank) {
             *local_rank_p = here;
         }

@@ -85,6 +85,12 @@ struct weft_comm {
     struct weft_comm_early early;
 };
 
+/* What the job calls a rank of this communicator. */
+static inline uint32_t weft_comm_job_rank(const struct weft_comm *comm, uint32_t rank)
+{
+    return comm->members != NULL ? comm->members[rank] : rank;
+}
+
 /* Makes an id and opens its door, which waits in this process for a communicator to take it. */
 weft_status_t weft_comm_id_create(const weft_config_t *config, weft_id_t *id_p);
 void weft_comm_id_destroy(const weft_id_t *id);

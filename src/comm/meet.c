@@ -27,11 +27,6 @@ struct offer {       /* of every rank to all others */
     uint32_t nic_mbps;
 };
 
-static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
-{
-    return comm->members != NULL ? comm->members[rank] : rank;
-}
-
 weft_status_t weft_comm_find_local(struct weft_collectives *it)
 {
     struct weft_comm *comm = it->comm;
@@ -41,8 +36,8 @@ weft_status_t weft_comm_find_local(struct weft_collectives *it)
     }
     it->local.ranks = 0;
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        if (weft_control_is_same_host(comm->job->control, job_rank(comm, comm->rank),
-                                      job_rank(comm, rank))) {
+        if (weft_control_is_same_host(comm->job->control, weft_comm_job_rank(comm, comm->rank),
+                                      weft_comm_job_rank(comm, rank))) {
             it->local.rank = rank == comm->rank ? it->local.ranks : it->local.rank;
             it->local_members[it->local.ranks++] = rank;
         }
@@ -55,13 +50,14 @@ weft_status_t weft_comm_find_local(struct weft_collectives *it)
 static uint32_t hash_host(const void *owner, uint32_t rank)
 {
     const struct weft_comm *comm = owner;
-    return weft_control_host_hash(comm->job->control, job_rank(comm, rank));
+    return weft_control_host_hash(comm->job->control, weft_comm_job_rank(comm, rank));
 }
 
 static bool is_same_host(const void *owner, uint32_t a, uint32_t b)
 {
     const struct weft_comm *comm = owner;
-    return weft_control_is_same_host(comm->job->control, job_rank(comm, a), job_rank(comm, b));
+    return weft_control_is_same_host(comm->job->control, weft_comm_job_rank(comm, a),
+                                     weft_comm_job_rank(comm, b));
 }
 
 static weft_status_t number_hosts(const struct weft_comm *comm, uint32_t *first, uint32_t *index,
