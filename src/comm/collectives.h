@@ -119,7 +119,8 @@ struct weft_collectives {
     struct weft_comm_note notes[WEFT_COLLECTIVE_KEPT];
     struct weft_comm_report *reports; /* [ranks], on a coordinator; owned */
     struct weft_comm_inquiry inquiry; /* on a coordinator */
-    uint32_t late;                    /* call + 1 whose end was asked for */
+    uint32_t late;                    /* call + 1 whose end was asked for … */
+    uint64_t late_ns;                 /* … at first */
     struct weft_comm_shape *latest;   /* of shapes: most calls are like the one before */
     struct weft_comm_shape shapes[WEFT_COLLECTIVE_SHAPES];
 };
@@ -183,8 +184,10 @@ void weft_comm_inquiry_close(struct weft_collectives *it); /* not under the lock
 /* The coordinator hears of it, and asks all; its reports are there. */
 void weft_comm_inquire(struct weft_collectives *it, const struct weft_comm_note *note,
                        const struct weft_wire_calling *late);
-/* The coordinator was asked, and its word has not come: it ends here. Not under the lock. */
+/* The coordinator was asked, and its word has not come: the control plane is; is_final: it ends here. */
 void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
-                       const struct weft_exec_stuck *stuck);
+                       const struct weft_exec_stuck *stuck, bool is_final);
+/* The coordinator is known to stand still. Neither under the lock. */
+bool weft_comm_is_unled(const struct weft_collectives *it);
 
 #endif

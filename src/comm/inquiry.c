@@ -2,7 +2,8 @@
 /*
  * Somebody's time in a collective is up. The coordinator asks all ranks whether they have come; those who
  * have not, or do not answer, are named. If all have, it follows the chain of who waits for whom. Should the
- * coordinator itself be silent, each rank names it and whom it waited for.
+ * coordinator itself be silent, each rank names it and whom it waited for: to the control plane first, which makes one
+ * verdict of it if it can.
  */
 #include "comm/collectives.h"
 
@@ -154,13 +155,32 @@ void weft_comm_inquire(struct weft_collectives *it, const struct weft_comm_note 
     weft_engine_timer_set(it->comm->job->engine, &inquiry->timer, weft_clock_after_ms(ANSWER_MS));
 }
 
-void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
-                       const struct weft_exec_stuck *stuck)
+/* Under the lock. */
+static bool stands_still(const struct weft_collectives *it, uint32_t rank)
 {
-    uint32_t missing[2] = {stuck->missing}, count = stuck->missing < it->comm->ranks;
+    return weft_control_stands_still(it->comm->job->control, weft_comm_job_rank(it->comm, rank));
+}
+
+bool weft_comm_is_unled(const struct weft_collectives *it)
+{
+    bool is_still;
+    weft_engine_lock(it->comm->job->engine);
+    is_still = stands_still(it, weft_comm_coordinator(it->comm));
+    weft_engine_unlock(it->comm->job->engine);
+    return is_still;
+}
+
+void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
+                       const struct weft_exec_stuck *stuck, bool is_final)
+{
+    uint32_t missing[2], count = 0;
     char text[TEXT_LEN];
     weft_engine_lock(it->comm->job->engine);
     uint32_t silent = weft_comm_coordinator(it->comm);
+    bool is_still = stands_still(it, silent);
+    if (stuck->missing < it->comm->ranks && (!is_still || stuck->missing == silent)) {
+        missing[count++] = stuck->missing;
+    }
     if (silent != it->comm->rank && (count == 0 || silent != missing[0])) {
         missing[count++] = silent;
     }
@@ -170,7 +190,8 @@ void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note 
                                   .has_entered = true, /* who knows */
                                   .timeout_ms = stuck->timeout_ms};
     print_late(it, &late, text);
-    weft_comm_report_failure(it, WEFT_ERR_TIMEOUT, missing[0], text, true);
+    weft_comm_report_failure(it, WEFT_ERR_TIMEOUT, count > 0 ? missing[0] : WEFT_WIRE_NO_RANK, text,
+                             is_final);
     weft_engine_unlock(it->comm->job->engine);
 }
 

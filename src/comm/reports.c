@@ -15,6 +15,7 @@
 
 #define TEXT_LEN 400
 #define HISTORY 16                        /* calls that are looked at when the chains differ */
+#define VERDICT_NS UINT64_C(500000000)    /* so long a verdict on a deadline may take */
 #define RECENT (WEFT_COLLECTIVE_KEPT / 2) /* calls whose notes nobody writes to meanwhile */
 
 void weft_comm_print_call(const struct weft_comm_note *note, char *text, size_t room)
@@ -74,15 +75,11 @@ static struct weft_comm_note note_of(const struct weft_collectives *it,
                                    .count = first->data.count};
 }
 
-static uint32_t job_rank(const struct weft_comm *comm, uint32_t rank)
-{
-    return comm->members != NULL ? comm->members[rank] : rank;
-}
-
 uint32_t weft_comm_coordinator(const struct weft_comm *comm)
 {
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        if (rank == comm->rank || !weft_control_is_gone(comm->job->control, job_rank(comm, rank))) {
+        if (rank == comm->rank ||
+            !weft_control_is_gone(comm->job->control, weft_comm_job_rank(comm, rank))) {
             return rank;
         }
     }
@@ -97,7 +94,7 @@ void weft_comm_report_failure(struct weft_collectives *it, weft_status_t status,
     const struct weft_control_failure failure = {
         .channel = it->comm->id,
         .status = status,
-        .rank = rank < it->comm->ranks ? job_rank(it->comm, rank) : WEFT_WIRE_NO_RANK,
+        .rank = rank < it->comm->ranks ? weft_comm_job_rank(it->comm, rank) : WEFT_WIRE_NO_RANK,
         .text = text};
     weft_control_fail(it->comm->job->control, &failure, is_final);
 }
@@ -110,8 +107,8 @@ struct caller {
 static const char *print_rank(const struct weft_collectives *it, uint32_t rank,
                               char text[WEFT_CONTROL_RANK_LEN])
 {
-    return weft_control_print_rank(rank, rank < it->comm->ranks ? job_rank(it->comm, rank) : rank,
-                                   text);
+    return weft_control_print_rank(
+        rank, rank < it->comm->ranks ? weft_comm_job_rank(it->comm, rank) : rank, text);
 }
 
 static void name_mismatch(struct weft_collectives *it, struct caller one, struct caller other,
@@ -185,7 +182,8 @@ void weft_comm_say(struct weft_collectives *it, uint32_t to,
         return;
     }
     weft_wire_calling_encode(calling, bytes);
-    (void)weft_control_call(it->comm->job->control, job_rank(it->comm, to), bytes, sizeof(bytes));
+    (void)weft_control_call(it->comm->job->control, weft_comm_job_rank(it->comm, to), bytes,
+                            sizeof(bytes));
 }
 
 /* ---- hearing it ---- */
@@ -319,7 +317,7 @@ void weft_comm_calling_arrived(struct weft_job *job, uint32_t from, const uint8_
          node = node->next) {
         struct weft_collectives *it = WEFT_CONTAINER_OF(node, struct weft_collectives, node);
         if (it->comm->id == calling.channel && calling.rank < it->comm->ranks &&
-            job_rank(it->comm, calling.rank) == from) {
+            weft_comm_job_rank(it->comm, calling.rank) == from) {
             take_report(it, &calling);
             return;
         }
@@ -340,7 +338,7 @@ static bool is_gone(const struct weft_collectives *it, uint32_t rank, struct wef
 {
     char name[128];
     if (rank == it->comm->rank ||
-        !weft_control_is_gone(it->comm->job->control, job_rank(it->comm, rank))) {
+        !weft_control_is_gone(it->comm->job->control, weft_comm_job_rank(it->comm, rank))) {
         return false;
     }
     gone_p->rank = rank;
@@ -390,11 +388,16 @@ void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
     struct weft_wire_calling calling =
         weft_comm_calling_of(it, &note, stuck->is_late ? WEFT_CALLING_LATE : WEFT_CALLING_REPORT);
     weft_recorder_note(it->recorder, job->record, stuck->missing, stuck->percent);
-    if (stuck->is_late && it->late == job->number + 1) {
-        weft_comm_give_up(it, &note, stuck);
+    bool is_asked = stuck->is_late && it->late == job->number + 1;
+    if (!is_asked) {
+        it->late = stuck->is_late ? job->number + 1 : 0;
+        it->late_ns = weft_clock_ns();
+    }
+    if (is_asked || (stuck->is_late && weft_comm_is_unled(it))) {
+        bool is_final = weft_clock_ns() >= it->late_ns + VERDICT_NS;
+        weft_comm_give_up(it, &note, stuck, is_final);
         return;
     }
-    it->late = stuck->is_late ? job->number + 1 : 0;
     calling.missing = stuck->missing;
     calling.timeout_ms = stuck->timeout_ms;
     calling.is_waiting = stuck->is_waiting;

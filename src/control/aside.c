@@ -52,10 +52,11 @@ static struct weft_control_edge *edge_at(struct weft_list *node)
     return WEFT_CONTAINER_OF(node, struct weft_control_edge, node);
 }
 
-static struct weft_control_edge *find(struct weft_control_aside *aside, uint32_t rank)
+/* Two ranks may call each other at once: both connections stay, for either may have brought something already. */
+static struct weft_control_edge *find(struct weft_control_aside *aside, uint32_t rank, bool is_ours)
 {
     for (struct weft_list *node = aside->edges.next; node != &aside->edges; node = node->next) {
-        if (edge_at(node)->rank == rank) {
+        if (edge_at(node)->rank == rank && edge_at(node)->is_ours == is_ours) {
             return edge_at(node);
         }
     }
@@ -75,8 +76,8 @@ static struct weft_control_edge *find_by(struct weft_control_aside *aside,
 
 static bool is_open_to(struct weft_control_aside *aside, uint32_t rank)
 {
-    const struct weft_control_edge *edge = find(aside, rank);
-    return edge != NULL && edge->is_open;
+    const struct weft_control_edge *ours = find(aside, rank, true);
+    return find(aside, rank, false) != NULL || (ours != NULL && ours->is_open);
 }
 
 static void edge_close(struct weft_control_edge *edge)
@@ -95,11 +96,15 @@ static bool is_above(const struct weft_control *control, const struct weft_contr
 /* ---- who stands still ---- */
 
 /* From another host: its engine is silent, and its kernel is not, for a second now: a path that was dead brings our
- * words back before its own. */
+ * words back before its own. Where words wait, it is enough that all we said since was acknowledged at the first try. */
 static bool is_silent_only(struct weft_control_aside *aside, uint64_t now_ns)
 {
     struct weft_control *control = aside->control;
     bool is_silent = weft_control_watch_is_silent(control->parent_watch);
+    if (weft_control_heal_has_reports(control) &&
+        weft_control_still_is_answered(control, control->parent)) {
+        return true;
+    }
     if (is_silent && weft_net_conn_is_path_dead(control->parent, DEAD_MS)) {
         aside->cut_ns = now_ns;
     }
@@ -131,20 +136,6 @@ static bool is_around(const struct weft_control *control)
 bool weft_control_aside_stands_in(const struct weft_control *control)
 {
     return is_around(control) && control->aside->up == WEFT_WIRE_NO_RANK;
-}
-
-uint32_t weft_control_aside_who_stands_still(struct weft_control *control, uint32_t rank)
-{
-    struct weft_net_conn *way;
-    if (weft_control_aside_stands_in(control)) {
-        return control->parent_rank;
-    }
-    way = rank < control->self.ranks ? weft_control_way_to(control, rank) : NULL;
-    return way != NULL && (weft_heal_is_stopped(control, way->peer_rank) ||
-                           (weft_control_neighbour_is_silent(control, way->peer_rank) &&
-                            !weft_net_conn_is_path_dead(way, DEAD_MS)))
-               ? way->peer_rank
-               : WEFT_WIRE_NO_RANK;
 }
 
 /* The next one above that does not stand still. */
@@ -213,7 +204,7 @@ static void dial(struct weft_control_aside *aside, uint32_t rank)
     struct weft_net_conn *conn = NULL;
     bool is_refused;
     struct weft_control_edge *edge;
-    if (find(aside, rank) != NULL) {
+    if (find(aside, rank, true) != NULL || find(aside, rank, false) != NULL) {
         return;
     }
     if (weft_heal_dial(aside->control, rank, WEFT_WIRE_ASIDE, &conn, &is_refused) != WEFT_OK) {
@@ -249,7 +240,7 @@ static void tidy(struct weft_control_aside *aside, uint64_t now_ns)
 
 void weft_control_aside_take(struct weft_control *control, struct weft_net_conn *conn)
 {
-    struct weft_control_edge *edge = find(aside_of(control), conn->peer_rank);
+    struct weft_control_edge *edge = find(aside_of(control), conn->peer_rank, false);
     if (edge != NULL) { /* it comes again */
         edge_close(edge);
     }
@@ -357,14 +348,20 @@ void weft_control_aside_up(const struct weft_control *control, struct weft_wire_
 
 /* ---- looking ---- */
 
-/* Leaders of other hosts below us: our host's port is the stopped one's. */
-static void call_far(struct weft_control_aside *aside)
+/* A leader of another host that is below us now. */
+static bool is_far_below(const struct weft_control_aside *aside, uint32_t rank)
 {
     struct weft_control *control = aside->control;
-    for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
-        if (aside->is_still[rank] == STILL_NOT && !weft_heal_is_near(control, rank) &&
-            weft_heal_has_port(control, rank) && weft_control_conn_to(control, rank) == NULL &&
-            weft_control_tree_up(&control->tree, aside->is_still, rank) == control->self.rank) {
+    return aside->is_still[rank] == STILL_NOT && !weft_heal_is_near(control, rank) &&
+           weft_heal_has_port(control, rank) && weft_control_conn_to(control, rank) == NULL &&
+           weft_control_tree_up(&control->tree, aside->is_still, rank) == control->self.rank;
+}
+
+/* Our host's port may be the stopped one's, and they cannot find us. */
+static void call_far(struct weft_control_aside *aside)
+{
+    for (uint32_t rank = 0; rank < aside->control->self.ranks; rank++) {
+        if (is_far_below(aside, rank)) {
             dial(aside, rank);
         }
     }
@@ -491,8 +488,8 @@ bool weft_control_aside_has_left(struct weft_control *control)
         return is_open_to(control->aside, control->aside->up);
     }
     for (uint32_t rank = 0; rank < control->self.ranks; rank++) {
-        if (is_beside(control, rank) && !control->aside->is_leaving[rank] &&
-            !is_open_to(control->aside, rank)) {
+        if ((is_beside(control, rank) || is_far_below(control->aside, rank)) &&
+            !control->aside->is_leaving[rank] && !is_open_to(control->aside, rank)) {
             return false; /* any of these may stand in next */
         }
     }
@@ -501,7 +498,8 @@ bool weft_control_aside_has_left(struct weft_control *control)
 
 bool weft_control_aside_is_needed(struct weft_control *control)
 {
-    return control->parent != NULL && weft_heal_is_stopped(control, control->parent_rank);
+    return control->parent != NULL &&
+           (weft_heal_is_stopped(control, control->parent_rank) || is_around(control));
 }
 
 void weft_control_aside_close(struct weft_control *control)

@@ -12,8 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define ASIDE_MS 600   /* the same where one stands still on the way */
-#define VERDICT_MS 100 /* how long a call past its deadline waits for the coordinator's words */
+#define VERDICT_MS 600 /* how long a call past its deadline waits for the coordinator's words */
+#define ABORT_MS 100   /* the same of who aborts, where nobody stands still on the way */
 
 /* ---- one waiting call ---- */
 
@@ -76,6 +76,20 @@ weft_status_t weft_control_op_run(struct weft_control_op *op, uint64_t timeout_m
 }
 
 /* ---- members ---- */
+
+struct weft_control_channel *weft_control_channel_find(const struct weft_control *control,
+                                                       uint64_t id)
+{
+    for (struct weft_list *node = control->channels.next; node != &control->channels;
+         node = node->next) {
+        struct weft_control_channel *channel =
+            WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
+        if (channel->id == id) {
+            return channel;
+        }
+    }
+    return NULL;
+}
 
 bool weft_control_channel_is_member(const struct weft_control_channel *channel, uint32_t job_rank,
                                     uint32_t *rank_p)
@@ -239,7 +253,7 @@ static uint64_t give_up_abort(struct weft_control_op *op)
                             weft_control_heal_is_hopeful(op->channel->control) ||
                             weft_control_heal_is_hearing(op->channel->control))) {
         abort->is_late = true;
-        return ASIDE_MS; /* it goes around who stands still, or to a coordinator that is found in a moment */
+        return VERDICT_MS; /* it goes around who stands still, or to a coordinator that is found in a moment */
     }
     weft_control_channel_end(op->channel, WEFT_ERR_ABORTED, op->channel->control->self.rank,
                              abort->text);
@@ -254,7 +268,7 @@ weft_status_t weft_control_channel_abort(struct weft_control_channel *channel, c
     snprintf(abort.text, sizeof(abort.text), "%s aborted%s%.120s", name, reason != NULL ? ": " : "",
              reason != NULL ? reason : "");
     weft_list_open(&abort.op.node);
-    return weft_control_op_run(&abort.op, VERDICT_MS, give_up_abort);
+    return weft_control_op_run(&abort.op, ABORT_MS, give_up_abort);
 }
 
 /* ---- opening ---- */

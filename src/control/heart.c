@@ -241,6 +241,9 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
             return;
         }
     }
+    if (now_ns - conn->heard_ns <= period_ns) {
+        weft_net_conn_note_resent(conn);
+    }
     check_silence(control, watch, conn, now_ns);
     is_reached = watch->is_silent && is_reached_otherwise(control, watch, conn);
     if (watch->is_silent && !is_reached && weft_net_conn_is_path_dead(conn, path_ms)) {
@@ -306,6 +309,7 @@ static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)
         beat_neighbour(control, control->children[i].watch, now_ns);
     }
     beat_neighbour(control, control->parent_watch, now_ns);
+    weft_control_still_look(control);
     weft_control_aside_beat(control, now_ns);
     weft_control_ways_beat(control);
     weft_control_word_check(control);

@@ -37,6 +37,7 @@ struct weft_control_child {
     bool is_telling; /* it has come while the tree heals, and not all that it knows has (BELOW) */
     uint64_t told,
         heard; /* verdicts over this connection; of these it and all below it know so many (word.c) */
+    uint32_t still; /* it says that this rank stands still below it (still.c); NO_RANK: nobody */
 };
 
 struct weft_control_watch;   /* heart.c */
@@ -106,6 +107,7 @@ struct weft_control {
     bool is_word_due;    /* our parent told it, and has not said yet that all others have it */
     bool is_word_owed;   /* the same of us and our children: beats to them do not say it */
     uint64_t word_ns;    /* when we last knew that all have it */
+    uint32_t still;      /* below us this rank stands still (still.c), or NO_RANK */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_control_observer *observer; /* lent */
@@ -329,8 +331,6 @@ bool weft_control_aside_due(struct weft_control *control);
 void weft_control_aside_beat(struct weft_control *control, uint64_t now_ns);
 /* Those above stand still: we judge in the coordinator's place. */
 bool weft_control_aside_stands_in(const struct weft_control *control);
-/* What this rank said does not come: does somebody stand still on its way to us, or where we stand in? Or NO_RANK. */
-uint32_t weft_control_aside_who_stands_still(struct weft_control *control, uint32_t rank);
 /* It has said beside the tree that it closes: its end is no death. */
 bool weft_control_aside_is_leaving(const struct weft_control *control, uint32_t rank);
 /* To those below, to the one above that we reach beside the tree. */
@@ -349,6 +349,17 @@ void weft_control_aside_frame(struct weft_control *control, struct weft_net_conn
                               const struct weft_wire_frame *frame, const uint8_t *payload);
 void weft_control_aside_lost(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_aside_close(struct weft_control *control);
+
+/* ---- still.c: who stands still ---- */
+/* Of another host: its engine is late, and its kernel answers. */
+bool weft_control_still_is_answered(const struct weft_control *control,
+                                    const struct weft_net_conn *conn);
+/* With every heartbeat; a beat came. */
+void weft_control_still_look(struct weft_control *control);
+void weft_control_still_arrived(struct weft_control *control, const struct weft_net_conn *from,
+                                const struct weft_wire_frame *beat);
+/* One who is known here to stand still, best a member of this channel (*is_member_p: it is); NO_RANK: there is none. */
+uint32_t weft_control_still_find(struct weft_control *control, uint64_t comm, bool *is_member_p);
 
 /* ---- who.c ---- */
 /* Who is above all that we do not know to be gone; perhaps ourselves. */
@@ -435,6 +446,9 @@ struct weft_control_channel {
         *unreceived; /* [count] bytes on their way to each rank; owned, made at the first send */
 };
 
+/* NULL: it is not open here. */
+struct weft_control_channel *weft_control_channel_find(const struct weft_control *control,
+                                                       uint64_t id);
 bool weft_control_channel_is_member(const struct weft_control_channel *channel, uint32_t job_rank,
                                     uint32_t *rank_p);
 /* Ends it (once) and fails every waiting call, by our own judgement. rank: of the job, who is to blame, or NO_RANK. */

@@ -170,6 +170,7 @@ void weft_control_mend_beat(struct weft_net_conn *conn)
                                     .number = count_now(mend)};
     if (conn == control->parent) {
         frame.comm = control->heard;
+        frame.dst = control->still;
     } else if (!control->is_word_owed) {
         frame.flags = WEFT_WIRE_FLAG_WORD;
     }

@@ -84,23 +84,10 @@ bool weft_control_is_ending(struct weft_control *control, uint32_t rank)
     return weft_control_heal_is_reported(control, rank) || weft_control_heal_check(control, rank);
 }
 
-static struct weft_control_channel *find_channel(struct weft_control *control, uint64_t id)
-{
-    for (struct weft_list *node = control->channels.next; node != &control->channels;
-         node = node->next) {
-        struct weft_control_channel *channel =
-            WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
-        if (channel->id == id) {
-            return channel;
-        }
-    }
-    return NULL;
-}
-
 void weft_control_fail(struct weft_control *control, const struct weft_control_failure *failure,
                        bool is_final)
 {
-    struct weft_control_channel *channel = find_channel(control, failure->channel);
+    struct weft_control_channel *channel = weft_control_channel_find(control, failure->channel);
     struct weft_wire_notice notice = {.status = failure->status, .rank = failure->rank};
     char name[128];
     if (channel == NULL) {

@@ -228,6 +228,7 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
     case WEFT_WIRE_HEARTBEAT:
         weft_control_mend_acked(from, frame->number);
         weft_control_word_arrived(control, from, frame);
+        weft_control_still_arrived(control, from, frame);
         break;
     case WEFT_WIRE_WAYS:
         weft_control_ways_arrived(control, from, frame, payload);

@@ -84,17 +84,6 @@ static void apply_to_rank(struct weft_control *control, const struct weft_wire_n
     weft_control_shrink_check(control);
 }
 
-static bool is_open_here(const struct weft_control *control, uint64_t comm)
-{
-    for (struct weft_list *node = control->channels.next; node != &control->channels;
-         node = node->next) {
-        if (WEFT_CONTAINER_OF(node, struct weft_control_channel, node)->id == comm) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool is_known(const struct weft_control *control, uint64_t comm,
                      const struct weft_wire_notice *notice)
 {
@@ -120,7 +109,7 @@ void weft_control_judge(struct weft_control *control, uint64_t comm,
     weft_control_aside_flood(control, &frame, bytes, len);
     if (comm == 0) {
         apply_to_rank(control, notice);
-    } else if (is_open_here(control, comm)) {
+    } else if (weft_control_channel_find(control, comm) != NULL) {
         apply(control, comm, notice);
     } else {
         /* A channel that this rank is about to open ends as soon as it does. */
@@ -145,29 +134,33 @@ static bool may_judge(struct weft_control *control, const struct weft_wire_notic
             weft_control_part_of(control) != WEFT_PART_UNKNOWN);
 }
 
-/* Who waits names those it waits for; what they said may lie before one between them. */
-static void name_who_stands_still(struct weft_control *control, struct weft_wire_notice *notice)
+/* Who waits names those it waits for, who may wait themselves, or have said what does not come on its way. */
+static void name_who_stands_still(struct weft_control *control, uint64_t comm,
+                                  struct weft_wire_notice *notice)
 {
-    uint32_t still = weft_control_aside_who_stands_still(control, notice->rank);
     size_t len = strlen(notice->text);
     char name[128];
-    if (still != WEFT_WIRE_NO_RANK) {
-        weft_control_name_rank(control, still, name, sizeof(name));
-        if (strstr(notice->text, name) == NULL) {
-            snprintf(notice->text + len, sizeof(notice->text) - len, "; %s stands still", name);
-        }
+    bool is_member;
+    uint32_t still = weft_control_still_find(control, comm, &is_member);
+    if (still == WEFT_WIRE_NO_RANK || weft_control_stands_still(control, notice->rank)) {
+        return;
+    }
+    notice->rank = is_member ? still : notice->rank;
+    weft_control_name_rank(control, still, name, sizeof(name));
+    if (strstr(notice->text, name) == NULL) {
+        snprintf(notice->text + len, sizeof(notice->text) - len, "; %s stands still", name);
     }
 }
 
 /* The verdict, or, in the smaller part of a job, words without a number. */
-static void number(struct weft_control *control, struct weft_wire_notice *notice)
+static void number(struct weft_control *control, uint64_t comm, struct weft_wire_notice *notice)
 {
     size_t len = strlen(notice->text);
     if (notice->number != 0) {
         return; /* another coordinator has given it */
     }
     if (notice->status == WEFT_ERR_TIMEOUT) {
-        name_who_stands_still(control, notice);
+        name_who_stands_still(control, comm, notice);
     }
     if (control->is_top && notice->status == WEFT_ERR_NETWORK &&
         weft_control_part_of(control) == WEFT_PART_FEW) {
@@ -207,7 +200,7 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
         return;
     }
     if (may_judge(control, notice)) {
-        number(control, &verdict);
+        number(control, comm, &verdict);
         pass_up(control, comm, &verdict); /* it hears of it when it goes on */
         weft_control_judge(control, comm, &verdict);
         return;
@@ -242,7 +235,7 @@ void weft_control_report_own(struct weft_control *control, uint64_t comm,
         snprintf(signed_notice.text, sizeof(signed_notice.text), "%.*s%s",
                  (int)sizeof(signed_notice.text) - 1 - len, notice->text, who);
     } else if (notice->status == WEFT_ERR_TIMEOUT) {
-        name_who_stands_still(control, &signed_notice);
+        name_who_stands_still(control, comm, &signed_notice);
     }
     weft_control_report(control, comm, &signed_notice);
 }

@@ -114,6 +114,7 @@ struct weft_net_conn {
     struct weft_wire_addr peer_addr;        /* TCP only */
     char peer_text[WEFT_NET_ADDR_TEXT_LEN]; /* its address, or "pid 4411 on this host" */
     uint64_t heard_ns, spoken_ns;           /* last bytes in, last bytes out */
+    uint32_t resent;                        /* TCP: what had gone twice by then (path.c) */
 
     /* private */
     enum { WEFT_CONN_SHAKING, WEFT_CONN_HELLO, WEFT_CONN_OPEN, WEFT_CONN_DEAD } state;
@@ -180,6 +181,10 @@ void weft_net_conn_persist(const struct weft_net_conn *conn);
 bool weft_net_conn_is_answered(const struct weft_net_conn *conn);
 /* TCP: has the kernel of the peer left our bytes unacknowledged for this long, though they were sent again? */
 bool weft_net_conn_is_path_dead(struct weft_net_conn *conn, uint64_t for_ms);
+/* TCP: has the kernel of the peer acknowledged anything after that time, at the first try? Where something of ours got lost
+ * since weft_net_conn_note_resent(), something of the peer's may have, too, and be late for that: false. */
+bool weft_net_conn_is_acking(const struct weft_net_conn *conn, uint64_t since_ns);
+void weft_net_conn_note_resent(struct weft_net_conn *conn);
 
 /* ---- acceptors (acceptor.c) ---- */
 

@@ -10,13 +10,20 @@
 #define RTO_MAX_MS 1000
 #define GIVE_UP_MS 900000 /* about what it takes without all this */
 
+/* Older kernels fill less. */
+static bool ask_kernel(const struct weft_net_conn *conn, struct tcp_info *info)
+{
+    socklen_t len = sizeof(*info);
+    *info = (struct tcp_info){0};
+    return !conn->is_local && conn->state == WEFT_CONN_OPEN &&
+           getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, info, &len) == 0;
+}
+
 bool weft_net_conn_is_resending(const struct weft_net_conn *conn)
 {
-    struct tcp_info info = {0};
-    socklen_t len = sizeof(info);
-    return !conn->is_local && conn->state == WEFT_CONN_OPEN &&
-           getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-           info.tcpi_unacked > 0 && (info.tcpi_retransmits > 0 || info.tcpi_backoff > 0);
+    struct tcp_info info;
+    return ask_kernel(conn, &info) && info.tcpi_unacked > 0 &&
+           (info.tcpi_retransmits > 0 || info.tcpi_backoff > 0);
 }
 
 void weft_net_conn_persist(const struct weft_net_conn *conn)
@@ -55,11 +62,9 @@ static uint64_t stuck_ms(struct weft_net_conn *conn, const struct tcp_info *info
 
 bool weft_net_conn_is_path_dead(struct weft_net_conn *conn, uint64_t for_ms)
 {
-    struct tcp_info info = {0}; /* older kernels fill less */
-    socklen_t len = sizeof(info);
+    struct tcp_info info;
     bool is_resending, is_stuck;
-    if (conn->is_local || conn->state != WEFT_CONN_OPEN ||
-        getsockopt(conn->source.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) {
+    if (!ask_kernel(conn, &info)) {
         return false;
     }
     /* The first bytes after a long rest are no sign of anything. */
@@ -68,4 +73,19 @@ bool weft_net_conn_is_path_dead(struct weft_net_conn *conn, uint64_t for_ms)
     is_stuck = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > 0;
     return stuck_ms(conn, &info, info.tcpi_unacked > 0 || is_stuck) >= for_ms ||
            ((is_resending || is_stuck) && info.tcpi_last_ack_recv >= for_ms);
+}
+
+void weft_net_conn_note_resent(struct weft_net_conn *conn)
+{
+    struct tcp_info info;
+    if (ask_kernel(conn, &info)) {
+        conn->resent = info.tcpi_total_retrans;
+    }
+}
+
+bool weft_net_conn_is_acking(const struct weft_net_conn *conn, uint64_t since_ns)
+{
+    struct tcp_info info;
+    return ask_kernel(conn, &info) && info.tcpi_total_retrans == conn->resent &&
+           weft_clock_ns() - info.tcpi_last_ack_recv * WEFT_NS_PER_MS > since_ns;
 }

@@ -14,6 +14,7 @@
 
 #define SWEEP_MS_MAX 100
 #define SWEEP_MS_MIN 2
+#define VERDICT_MS 600 /* so long the coordinator's word on a deadline may take */
 
 /* ---- memory ---- */
 
@@ -322,9 +323,9 @@ static void describe(const struct weft_request *request, char *text, size_t room
     }
 }
 
-/* First the coordinator is asked to end the communicator, so that all ranks hear the same words; if
- * its word is not here at the next sweep, it ends here. */
-static void expire(struct weft_request *request)
+/* First the coordinator is asked to end the communicator, so that all ranks hear the same words; if its word does not
+ * come, it ends here. */
+static void expire(struct weft_request *request, uint64_t now_ns)
 {
     struct weft_p2p_comm *comm = request->comm;
     struct weft_p2p *p2p = comm->p2p;
@@ -334,6 +335,7 @@ static void expire(struct weft_request *request)
     bool is_final = request->is_late;
     describe(request, text, sizeof(text));
     request->is_late = true;
+    request->deadline_ns = now_ns + VERDICT_MS * WEFT_NS_PER_MS;
     p2p->spec.fail(
         p2p->spec.context,
         &(struct weft_p2p_failure){
@@ -367,7 +369,7 @@ void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns)
         weft_p2p_ask(comm); /* before new ones get their deadline: those have not waited yet */
         late = find_late(comm, now_ns);
         if (late != NULL) {
-            expire(late); /* ends all of the communicator's */
+            expire(late, now_ns); /* ends all of the communicator's */
         }
         is_busy |= weft_p2p_strays_look(comm);
         is_busy |= !weft_list_is_empty(&comm->active);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One rank of a job that loses ranks and goes on: it sums until a sum fails, says what happened, shrinks and sums with
- * those who are left; with "leave" as argument it closes at once instead. It speaks in lines of JSON on stdout; times are of the monotonic clock, which all processes
- * of a machine share.
+ * those who are left; with "leave" as argument it closes at once instead. With "ring" it passes messages around a ring
+ * instead of sums, with "gather" it uses the control plane's allgather. It speaks in lines of JSON on stdout; times are
+ * of the monotonic clock, which all processes of a machine share.
  *
  *   started  the job is there; work begins with the first line on stdin
  *   works    the first sum of a communicator of so many ranks, those who are left, came out right
- *   verdict  what ended it: status and words, and its number
+ *   verdict  what ended it: status and words, its number, whom it blames
  *   cut      this rank may not go on, while others may
  *   failed   this call, and nothing more is tried
  *   closed   all communicators are
@@ -29,10 +30,13 @@
 #define VERDICT_S 10
 #define PAUSE_NS 1000000L /* between sums, and between looks: the machine belongs to others too */
 
+enum work { WORK_SUMS, WORK_RING, WORK_GATHERS };
+
 struct team {
     weft_comm_t comms[RANKS_MAX]; /* each made by shrinking the one before */
     int made;
     int number, ranks; /* of the job */
+    enum work work;
 };
 
 static double now_s(void)
@@ -49,12 +53,12 @@ static void pause_a_little(void)
 }
 
 /* One line: the event, where this rank is, and words; what is not plain in them becomes a question mark. */
-static void tell_number(const char *event, const char *what, int left, uint32_t number,
-                        const char *text)
+static void tell_error(const char *event, const char *what, int left, const weft_error_t *error,
+                       const char *text)
 {
-    printf("{\"event\": \"%s\", \"what\": \"%s\", \"left\": %d, \"number\": %u, \"at\": %.6f, "
-           "\"text\": \"",
-           event, what, left, number, now_s());
+    printf("{\"event\": \"%s\", \"what\": \"%s\", \"left\": %d, \"number\": %u, \"rank\": %d, "
+           "\"at\": %.6f, \"text\": \"",
+           event, what, left, error->verdict, error->rank, now_s());
     for (const char *at = text; *at != '\0'; at++) {
         putchar((unsigned char)*at < 0x20 || *at == '"' || *at == '\\' ? '?' : *at);
     }
@@ -64,7 +68,7 @@ static void tell_number(const char *event, const char *what, int left, uint32_t 
 
 static void tell(const char *event, const char *what, int left, const char *text)
 {
-    tell_number(event, what, left, 0, text);
+    tell_error(event, what, left, &(weft_error_t){.rank = -1}, text);
 }
 
 static int fail(const char *call)
@@ -92,6 +96,61 @@ static bool is_right(const int64_t out[WORDS], int number, int ranks)
            out[WORDS - 1] == out[0];
 }
 
+/* As a sum would come out, with everybody's part of the first two words passed from rank to rank. */
+static weft_status_t pass_around(weft_comm_t comm, const int64_t in[WORDS], int64_t out[WORDS],
+                                 int ranks)
+{
+    int64_t part[WORDS];
+    int rank = 0;
+    weft_comm_rank(comm, &rank);
+    memcpy(part, in, sizeof(part));
+    memcpy(out, in, sizeof(part));
+    for (int step = 1; step < ranks; step++) {
+        weft_request_t request;
+        weft_status_t status = weft_send(comm, part, sizeof(part), (rank + 1) % ranks, 0, &request);
+        int64_t came[WORDS];
+        status = status == WEFT_OK ? weft_recv(comm, came, sizeof(came), (rank + ranks - 1) % ranks,
+                                               0, NULL, NULL)
+                                   : status;
+        status = status == WEFT_OK ? weft_wait(&request, WEFT_NO_LIMIT) : status;
+        if (status != WEFT_OK) {
+            return status;
+        }
+        memcpy(part, came, sizeof(part));
+        for (int i = 0; i < WORDS; i++) {
+            out[i] += came[i];
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t gather(weft_comm_t comm, const int64_t in[WORDS], int64_t out[WORDS],
+                            int ranks)
+{
+    static int64_t all[RANKS_MAX][WORDS];
+    weft_status_t status = weft_control_allgather(comm, in, sizeof(all[0]), all);
+    memset(out, 0, sizeof(all[0]));
+    for (int rank = 0; status == WEFT_OK && rank < ranks; rank++) {
+        for (int i = 0; i < WORDS; i++) {
+            out[i] += all[rank][i];
+        }
+    }
+    return status;
+}
+
+static weft_status_t sum(const struct team *team, weft_comm_t comm, const int64_t in[WORDS],
+                         int64_t out[WORDS], int ranks)
+{
+    switch (team->work) {
+    case WORK_RING:
+        return pass_around(comm, in, out, ranks);
+    case WORK_GATHERS:
+        return gather(comm, in, out, ranks);
+    default:
+        return weft_allreduce(comm, in, out, WORDS, WEFT_I64, WEFT_SUM, NULL);
+    }
+}
+
 /* Until a sum fails, or all have made the last one: WEFT_OK. ERR_PROTOCOL: one was wrong. */
 static weft_status_t work(const struct team *team, weft_comm_t comm)
 {
@@ -103,7 +162,7 @@ static weft_status_t work(const struct team *team, weft_comm_t comm)
         int64_t in[WORDS] = {INT64_C(1) << team->number, is_enough()};
         weft_status_t status;
         in[WORDS - 1] = in[0];
-        status = weft_allreduce(comm, in, out, WORDS, WEFT_I64, WEFT_SUM, NULL);
+        status = sum(team, comm, in, out, ranks);
         if (status != WEFT_OK) {
             return status;
         }
@@ -142,7 +201,7 @@ static weft_status_t tell_verdict(weft_comm_t comm)
         return WEFT_ERR_TIMEOUT;
     }
     weft_comm_get_error(comm, &error);
-    tell_number("verdict", weft_status_name(status), ranks, error.verdict, error.text);
+    tell_error("verdict", weft_status_name(status), ranks, &error, error.text);
     return WEFT_OK;
 }
 
@@ -188,8 +247,14 @@ static int go_on(struct team *team, bool is_leaving)
 int main(int argc, char **argv)
 {
     struct team team = {.made = 1};
-    bool is_leaving = argc > 1 && strcmp(argv[1], "leave") == 0;
+    bool is_leaving = false;
     int code;
+    for (int i = 1; i < argc; i++) {
+        is_leaving |= strcmp(argv[i], "leave") == 0;
+        team.work = strcmp(argv[i], "ring") == 0     ? WORK_RING
+                    : strcmp(argv[i], "gather") == 0 ? WORK_GATHERS
+                                                     : team.work;
+    }
     if (weft_init(NULL, &team.comms[0]) != WEFT_OK ||
         weft_comm_rank(team.comms[0], &team.number) != WEFT_OK ||
         weft_comm_ranks(team.comms[0], &team.ranks) != WEFT_OK || team.ranks > RANKS_MAX ||

@@ -94,6 +94,28 @@ static void a_verdict_of_the_parents_is_not_told_to_it(void **state)
     assert_int_equal(told_above, 0);
 }
 
+static int count_edges(const struct weft_control *control)
+{
+    int count = 0;
+    for (struct weft_list *node = control->aside->edges.next; node != &control->aside->edges;
+         node = node->next) {
+        count++;
+    }
+    return count;
+}
+
+/* Either may have brought a verdict already, and who brought it may be about to leave. */
+static void of_two_that_call_each_other_at_once_both_connections_stay(void **state)
+{
+    struct weft_control *control = *state;
+    edge(control);
+    WEFT_CONTAINER_OF(control->aside->edges.next, struct weft_control_edge, node)->is_ours = true;
+    edge(control);
+    assert_int_equal(count_edges(control), 2);
+    edge(control); /* it comes again: its last one is of no use to it */
+    assert_int_equal(count_edges(control), 2);
+}
+
 static void anything_else_ends_the_connection(void **state)
 {
     struct weft_control *control = *state;
@@ -114,6 +136,8 @@ int main(void)
                                         lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(a_verdict_of_the_parents_is_not_told_to_it, lone_set_up,
                                         lone_tear_down),
+        cmocka_unit_test_setup_teardown(of_two_that_call_each_other_at_once_both_connections_stay,
+                                        lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(anything_else_ends_the_connection, lone_set_up,
                                         lone_tear_down),
     };
