@@ -173,7 +173,8 @@ weft_status_t weft_comm_status(weft_comm_t comm);
 /* The same in detail; itself it returns WEFT_OK. Any thread; does not block. */
 typedef struct weft_error {
     weft_status_t status; /* WEFT_OK: it works */
-    int rank; /* who failed, a rank of this communicator; -1: nobody in particular, or not a member */
+    int rank; /* who failed, a rank of this communicator; of ERR_TIMEOUT a member that stands still, if one is
+               * known to, else who was waited for; -1: nobody in particular, or not a member */
     uint32_t verdict; /* the coordinator's number; 0: this rank's own judgement */
     char text[256];
 } weft_error_t;

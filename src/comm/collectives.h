@@ -184,10 +184,8 @@ void weft_comm_inquiry_close(struct weft_collectives *it); /* not under the lock
 /* The coordinator hears of it, and asks all; its reports are there. */
 void weft_comm_inquire(struct weft_collectives *it, const struct weft_comm_note *note,
                        const struct weft_wire_calling *late);
-/* The coordinator was asked, and its word has not come: the control plane is; is_final: it ends here. */
-void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
-                       const struct weft_exec_stuck *stuck, bool is_final);
-/* The coordinator is known to stand still. Neither under the lock. */
-bool weft_comm_is_unled(const struct weft_collectives *it);
+/* At a deadline, not under the lock. False: the coordinator is to be asked first. */
+bool weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
+                       const struct weft_exec_stuck *stuck, bool is_asked);
 
 #endif

@@ -10,8 +10,9 @@
 #include <stdio.h>
 
 #define TEXT_LEN 400
-#define ANSWER_MS 80 /* of an inquiry */
-#define NAMED 4      /* ranks, at most */
+#define ANSWER_MS 80  /* of an inquiry */
+#define MARGIN_MS 100 /* whose time is up says so again every 0.2 s: not once too often */
+#define NAMED 4       /* ranks, at most */
 
 /* Whom everybody waits for in the end, beginning with one that somebody waits for. */
 static uint32_t find_absent(const struct weft_collectives *it, uint32_t rank, uint32_t number)
@@ -155,44 +156,36 @@ void weft_comm_inquire(struct weft_collectives *it, const struct weft_comm_note 
     weft_engine_timer_set(it->comm->job->engine, &inquiry->timer, weft_clock_after_ms(ANSWER_MS));
 }
 
-/* Under the lock. */
-static bool stands_still(const struct weft_collectives *it, uint32_t rank)
+/* The coordinator was asked (and its word has not come), or cannot be: it stands still. Then the control plane is, and at
+ * last it ends here. */
+bool weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
+                       const struct weft_exec_stuck *stuck, bool is_asked)
 {
-    return weft_control_stands_still(it->comm->job->control, weft_comm_job_rank(it->comm, rank));
-}
-
-bool weft_comm_is_unled(const struct weft_collectives *it)
-{
-    bool is_still;
-    weft_engine_lock(it->comm->job->engine);
-    is_still = stands_still(it, weft_comm_coordinator(it->comm));
-    weft_engine_unlock(it->comm->job->engine);
-    return is_still;
-}
-
-void weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note *note,
-                       const struct weft_exec_stuck *stuck, bool is_final)
-{
+    struct weft_control *control = it->comm->job->control;
     uint32_t missing[2], count = 0;
     char text[TEXT_LEN];
     weft_engine_lock(it->comm->job->engine);
+    uint64_t final_ns = (weft_control_verdict_ms(control) - MARGIN_MS) * WEFT_NS_PER_MS;
     uint32_t silent = weft_comm_coordinator(it->comm);
-    bool is_still = stands_still(it, silent);
-    if (stuck->missing < it->comm->ranks && (!is_still || stuck->missing == silent)) {
-        missing[count++] = stuck->missing;
+    bool is_still = weft_control_stands_still(control, weft_comm_job_rank(it->comm, silent));
+    if (is_asked || is_still) {
+        if (stuck->missing < it->comm->ranks && (!is_still || stuck->missing == silent)) {
+            missing[count++] = stuck->missing;
+        }
+        if (silent != it->comm->rank && (count == 0 || silent != missing[0])) {
+            missing[count++] = silent;
+        }
+        const struct lateness late = {.note = note,
+                                      .ranks = missing,
+                                      .count = count,
+                                      .has_entered = true, /* who knows */
+                                      .timeout_ms = stuck->timeout_ms};
+        print_late(it, &late, text);
+        weft_comm_report_failure(it, WEFT_ERR_TIMEOUT, count > 0 ? missing[0] : WEFT_WIRE_NO_RANK,
+                                 text, weft_clock_ns() >= it->late_ns + final_ns);
     }
-    if (silent != it->comm->rank && (count == 0 || silent != missing[0])) {
-        missing[count++] = silent;
-    }
-    const struct lateness late = {.note = note,
-                                  .ranks = missing,
-                                  .count = count,
-                                  .has_entered = true, /* who knows */
-                                  .timeout_ms = stuck->timeout_ms};
-    print_late(it, &late, text);
-    weft_comm_report_failure(it, WEFT_ERR_TIMEOUT, count > 0 ? missing[0] : WEFT_WIRE_NO_RANK, text,
-                             is_final);
     weft_engine_unlock(it->comm->job->engine);
+    return is_asked || is_still;
 }
 
 void weft_comm_inquiry_open(struct weft_collectives *it)

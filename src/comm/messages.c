@@ -230,6 +230,7 @@ weft_status_t weft_comm_messages_open(struct weft_job *job)
         .is_gone = is_gone,
         .is_ending = is_ending,
         .fail = fail,
+        .verdict_ms = weft_control_verdict_ms(job->control),
     };
     status = status == WEFT_OK ? weft_p2p_open(&spec, &job->p2p) : status;
     if (status == WEFT_OK) {

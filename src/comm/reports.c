@@ -15,7 +15,6 @@
 
 #define TEXT_LEN 400
 #define HISTORY 16                        /* calls that are looked at when the chains differ */
-#define VERDICT_NS UINT64_C(500000000)    /* so long a verdict on a deadline may take */
 #define RECENT (WEFT_COLLECTIVE_KEPT / 2) /* calls whose notes nobody writes to meanwhile */
 
 void weft_comm_print_call(const struct weft_comm_note *note, char *text, size_t room)
@@ -393,9 +392,7 @@ void weft_comm_stuck(void *owner, const struct weft_exec_job *job,
         it->late = stuck->is_late ? job->number + 1 : 0;
         it->late_ns = weft_clock_ns();
     }
-    if (is_asked || (stuck->is_late && weft_comm_is_unled(it))) {
-        bool is_final = weft_clock_ns() >= it->late_ns + VERDICT_NS;
-        weft_comm_give_up(it, &note, stuck, is_final);
+    if (stuck->is_late && weft_comm_give_up(it, &note, stuck, is_asked)) {
         return;
     }
     calling.missing = stuck->missing;

@@ -27,7 +27,6 @@
 #define NEAR_MS 120 /* so long one on this host may take to answer */
 #define FAR_MS 500
 #define FORGET_MS 1000 /* then those who did not answer are asked again */
-#define DEAD_MS 300    /* a path whose words are unacknowledged for so long is dead */
 
 enum { STILL_NOT, STILL_OUT, STILL_MUTE }; /* MUTE: it did not answer; not asked for FORGET_MS */
 
@@ -96,14 +95,17 @@ static bool is_above(const struct weft_control *control, const struct weft_contr
 /* ---- who stands still ---- */
 
 /* From another host: its engine is silent, and its kernel is not, for a second now: a path that was dead brings our
- * words back before its own. Where words wait, it is enough that all we said since was acknowledged at the first try. */
+ * words back before its own. Where words wait, it is enough that what we said since its beat was overdue was acknowledged at
+ * the first try. */
 static bool is_silent_only(struct weft_control_aside *aside, uint64_t now_ns)
 {
     struct weft_control *control = aside->control;
     bool is_silent = weft_control_watch_is_silent(control->parent_watch);
-    if (weft_control_heal_has_reports(control) &&
-        weft_control_still_is_answered(control, control->parent)) {
-        return true;
+    if (weft_control_heal_has_reports(control)) {
+        if (weft_control_still_is_answered(control, control->parent)) {
+            return true;
+        }
+        weft_control_still_ask(control, control->parent);
     }
     if (is_silent && weft_net_conn_is_path_dead(control->parent, DEAD_MS)) {
         aside->cut_ns = now_ns;

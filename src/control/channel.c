@@ -12,8 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define VERDICT_MS 600 /* how long a call past its deadline waits for the coordinator's words */
-#define ABORT_MS 100   /* the same of who aborts, where nobody stands still on the way */
+#define ABORT_MS                                                                                   \
+    100 /* who aborts waits so long for the coordinator's words, where nobody stands still on the way */
 
 /* ---- one waiting call ---- */
 
@@ -44,14 +44,16 @@ static uint64_t give_up_or_wait(struct weft_control_op *op, weft_control_give_up
 /* The deadline passed: say so to the coordinator, and leave nothing of the call behind. */
 static void end_by_deadline(struct weft_control_op *op, weft_control_give_up_fn give_up)
 {
-    struct weft_engine *engine = op->channel->control->engine;
+    struct weft_control *control = op->channel->control;
+    struct weft_engine *engine = control->engine;
     char text[TEXT_LEN];
     uint64_t longer_ms = give_up_or_wait(op, give_up);
+    uint64_t verdict_ms = weft_control_verdict_ms(control);
     if (longer_ms > 0 &&
         weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(longer_ms)) != WEFT_OK) {
         give_up_or_wait(op, give_up);
     }
-    if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(VERDICT_MS)) != WEFT_OK) {
+    if (weft_engine_wait(engine, &op->is_done, weft_clock_after_ms(verdict_ms)) != WEFT_OK) {
         weft_engine_lock(engine);
         memcpy(text, op->text, sizeof(text));
         weft_control_channel_end(op->channel, WEFT_ERR_TIMEOUT, op->blamed, text);
@@ -253,7 +255,9 @@ static uint64_t give_up_abort(struct weft_control_op *op)
                             weft_control_heal_is_hopeful(op->channel->control) ||
                             weft_control_heal_is_hearing(op->channel->control))) {
         abort->is_late = true;
-        return VERDICT_MS; /* it goes around who stands still, or to a coordinator that is found in a moment */
+        return weft_control_verdict_ms(
+            op->channel
+                ->control); /* it goes around who stands still, or to a coordinator that is found in a moment */
     }
     weft_control_channel_end(op->channel, WEFT_ERR_ABORTED, op->channel->control->self.rank,
                              abort->text);

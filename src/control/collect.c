@@ -392,6 +392,41 @@ static uint64_t grace_ms(const struct weft_control_channel *channel)
                                      : (channel->height - 1 - channel->depth) * (uint64_t)GRACE_MS;
 }
 
+/* The first of the children that have not come; the words name all. */
+static uint32_t name_absent(const struct weft_control_channel *channel, const char *call,
+                            char text[TEXT_LEN])
+{
+    char name[128];
+    uint32_t absent = WEFT_WIRE_NO_RANK;
+    size_t len = (size_t)snprintf(text, TEXT_LEN, "%s timed out; absent:", call);
+    for (uint32_t i = 0; i < channel->child_count && len < TEXT_LEN; i++) {
+        if (!channel->has_come[i]) {
+            bool is_first = text[len - 1] == ':';
+            absent = is_first ? channel->children[i] : absent;
+            weft_control_name_rank(channel->control, channel->members[channel->children[i]], name,
+                                   sizeof(name));
+            len +=
+                (size_t)snprintf(text + len, TEXT_LEN - len, "%s%s", is_first ? " " : ", ", name);
+        }
+    }
+    return absent;
+}
+
+void weft_control_collect_late(struct weft_control *control, uint64_t comm,
+                               struct weft_wire_notice *notice)
+{
+    const struct weft_control_channel *channel = weft_control_channel_find(control, comm);
+    const struct collect_op *op = channel != NULL && channel->collect != NULL
+                                      ? WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)
+                                      : NULL;
+    char text[TEXT_LEN], call[80];
+    if (op != NULL && channel->come_count < channel->child_count) {
+        print_call(&op->call, channel->calls, call, sizeof(call));
+        notice->rank = channel->members[name_absent(channel, call, text)];
+        snprintf(notice->text, sizeof(notice->text), "%s", text);
+    }
+}
+
 /* The deadline: the communicator has ended. Who gathers knows who is absent. */
 static uint64_t give_up(struct weft_control_op *waiting)
 {
@@ -399,7 +434,6 @@ static uint64_t give_up(struct weft_control_op *waiting)
     struct weft_control_channel *channel = waiting->channel;
     char text[TEXT_LEN], call[80], name[128];
     uint32_t absent = channel->parent == WEFT_WIRE_NO_RANK ? 0 : channel->parent;
-    size_t len;
     if (channel->come_count == channel->child_count && channel->child_count > 0 &&
         !op->has_waited_on && channel->parent != WEFT_WIRE_NO_RANK) {
         op->has_waited_on = true; /* nobody is missing below: it only waits for the result */
@@ -411,17 +445,7 @@ static uint64_t give_up(struct weft_control_op *waiting)
         snprintf(text, sizeof(text), "%s timed out: no result from %s, which gathers it", call,
                  name);
     } else {
-        len = (size_t)snprintf(text, sizeof(text), "%s timed out; absent:", call);
-        for (uint32_t i = 0; i < channel->child_count && len < sizeof(text); i++) {
-            if (!channel->has_come[i]) {
-                bool is_first = text[len - 1] == ':';
-                absent = channel->children[i];
-                weft_control_name_rank(channel->control, channel->members[absent], name,
-                                       sizeof(name));
-                len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s",
-                                        is_first ? " " : ", ", name);
-            }
-        }
+        absent = name_absent(channel, call, text);
     }
     memcpy(waiting->text, text, sizeof(waiting->text));
     waiting->blamed = channel->members[absent];

@@ -167,6 +167,8 @@ void weft_control_observe(struct weft_control *control, struct weft_control_obse
 /* May be lost when ranks die, so who gets no answer calls again. False: it is gone. */
 bool weft_control_call(struct weft_control *control, uint32_t to, const void *payload, size_t len);
 bool weft_control_is_gone(const struct weft_control *control, uint32_t rank);
+/* How long a call past its deadline waits for the coordinator's words. */
+uint64_t weft_control_verdict_ms(const struct weft_control *control);
 /* Of this host or a neighbour: is it stopped, or silent while its host answers? */
 bool weft_control_stands_still(struct weft_control *control, uint32_t rank);
 /* Its lanes are lost: has it ended as far as we see, or was reported, and the verdict has not come? If it has closed, the

@@ -8,6 +8,7 @@
 #define RETRY_MS 2
 #define ALONE_MS 400  /* how often a coordinator looks for those it did not find */
 #define CALLED_MS 250 /* so long one who must be called waits for it */
+#define DEAD_MS 300   /* a path whose words are unacknowledged for so long is dead */
 #define HOST_MS 1200  /* of a host that nobody of has come by then nobody can be reached */
 
 struct weft_control_heal {

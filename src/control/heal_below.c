@@ -71,7 +71,7 @@ bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *co
     control->is_word_owed = true; /* it hears of verdicts that it may leave for */
     weft_control_mend_beat(conn); /* until we have spoken it is nothing */
     child->heard = 0;
-    child->still = WEFT_WIRE_NO_RANK;
+    child->still = (struct weft_control_still){.rank = WEFT_WIRE_NO_RANK};
     child->told = weft_control_history_tell(control, conn, WEFT_WIRE_VERDICT);
     weft_control_tell_closed(control,
                              conn); /* after it: who closed may have done so for a verdict */

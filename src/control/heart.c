@@ -28,7 +28,10 @@
 #define LATE_MS 50    /* a beat of ours that is later has slept */
 #define OVERDUE_MS 75 /* LATE_MS, and a little */
 #define SLEPT_MS 1000
-#define WAKE_MS 30 /* so long it takes to read what was said meanwhile */
+#define WAKE_MS 30  /* so long it takes to read what was said meanwhile */
+#define TOLD_MS 150 /* who stands still on the way has been gone around by then */
+#define VERDICT_MS_MIN 600
+#define VERDICT_MS_MAX 2000 /* however rarely hearts beat */
 
 struct weft_control_watch {
     struct weft_engine_source source; /* pidfd, -1: none */
@@ -272,6 +275,12 @@ uint64_t weft_control_heart_overdue_ns(const struct weft_control *control)
 {
     /* a beat may be left out, because other words had gone just before */
     return period_of(control) * 3 / 2 + OVERDUE_MS * WEFT_NS_PER_MS;
+}
+
+uint64_t weft_control_verdict_ms(const struct weft_control *control)
+{
+    uint64_t ms = weft_control_heart_overdue_ns(control) / WEFT_NS_PER_MS + TOLD_MS;
+    return ms < VERDICT_MS_MIN ? VERDICT_MS_MIN : ms > VERDICT_MS_MAX ? VERDICT_MS_MAX : ms;
 }
 
 static void note_sleep(struct weft_control *control, uint64_t now_ns)

@@ -29,6 +29,12 @@ enum weft_control_role {
     ROLE_ADOPTER,   /* the same of one above */
 };
 
+/* Who stands still somewhere below. */
+struct weft_control_still {
+    uint32_t rank; /* NO_RANK: nobody */
+    bool are_more; /* not only this one */
+};
+
 struct weft_control_child {
     uint32_t rank;
     struct weft_net_conn *conn;       /* NULL: not attached yet, or gone */
@@ -37,7 +43,7 @@ struct weft_control_child {
     bool is_telling; /* it has come while the tree heals, and not all that it knows has (BELOW) */
     uint64_t told,
         heard; /* verdicts over this connection; of these it and all below it know so many (word.c) */
-    uint32_t still; /* it says that this rank stands still below it (still.c); NO_RANK: nobody */
+    struct weft_control_still still; /* below it, it says */
 };
 
 struct weft_control_watch;   /* heart.c */
@@ -104,10 +110,10 @@ struct weft_control {
     uint64_t judged_ns; /* when the latest came; 0: none has */
     uint64_t told,
         heard; /* verdicts by our parent; of these so many are known to all below us (word.c) */
-    bool is_word_due;    /* our parent told it, and has not said yet that all others have it */
-    bool is_word_owed;   /* the same of us and our children: beats to them do not say it */
-    uint64_t word_ns;    /* when we last knew that all have it */
-    uint32_t still;      /* below us this rank stands still (still.c), or NO_RANK */
+    bool is_word_due;  /* our parent told it, and has not said yet that all others have it */
+    bool is_word_owed; /* the same of us and our children: beats to them do not say it */
+    uint64_t word_ns;  /* when we last knew that all have it */
+    struct weft_control_still still; /* below us */
     uint32_t gone_count; /* how many are gone: mostly nobody, and then nothing needs asking */
 
     struct weft_control_observer *observer; /* lent */
@@ -354,12 +360,16 @@ void weft_control_aside_close(struct weft_control *control);
 /* Of another host: its engine is late, and its kernel answers. */
 bool weft_control_still_is_answered(const struct weft_control *control,
                                     const struct weft_net_conn *conn);
+/* So that there is something to answer. */
+void weft_control_still_ask(const struct weft_control *control, struct weft_net_conn *conn);
 /* With every heartbeat; a beat came. */
 void weft_control_still_look(struct weft_control *control);
 void weft_control_still_arrived(struct weft_control *control, const struct weft_net_conn *from,
                                 const struct weft_wire_frame *beat);
 /* One who is known here to stand still, best a member of this channel (*is_member_p: it is); NO_RANK: there is none. */
 uint32_t weft_control_still_find(struct weft_control *control, uint64_t comm, bool *is_member_p);
+/* It does, or is behind one who says so of several. */
+bool weft_control_may_stand_still(struct weft_control *control, uint32_t rank);
 
 /* ---- who.c ---- */
 /* Who is above all that we do not know to be gone; perhaps ourselves. */
@@ -466,6 +476,9 @@ void weft_control_collect_arrived(struct weft_control_channel *channel,
                                   const struct weft_wire_frame *frame, const uint8_t *payload);
 void weft_control_mail_arrived(struct weft_control_channel *channel,
                                const struct weft_wire_frame *frame, const uint8_t *payload);
+/* Somebody waits for us there at its deadline: if we wait for others ourselves, the notice names those. */
+void weft_control_collect_late(struct weft_control *control, uint64_t comm,
+                               struct weft_wire_notice *notice);
 void weft_control_collect_end(struct weft_control_channel *channel, weft_status_t status,
                               const char *text);
 void weft_control_mail_end(struct weft_control_channel *channel, weft_status_t status,

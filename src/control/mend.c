@@ -170,7 +170,8 @@ void weft_control_mend_beat(struct weft_net_conn *conn)
                                     .number = count_now(mend)};
     if (conn == control->parent) {
         frame.comm = control->heard;
-        frame.dst = control->still;
+        frame.dst = control->still.rank;
+        frame.flags = control->still.are_more ? WEFT_WIRE_FLAG_STILL_MORE : 0;
     } else if (!control->is_word_owed) {
         frame.flags = WEFT_WIRE_FLAG_WORD;
     }

@@ -154,7 +154,7 @@ static weft_status_t open_children(struct weft_control *control)
     }
     for (uint32_t i = 0; i < control->child_count; i++) {
         control->children[i].rank = ranks[i];
-        control->children[i].still = WEFT_WIRE_NO_RANK;
+        control->children[i].still.rank = WEFT_WIRE_NO_RANK;
     }
     return WEFT_OK;
 }
@@ -172,7 +172,7 @@ void weft_control_place(struct weft_control_start *start)
     }
     control->parent_rank = weft_control_tree_parent(&control->tree, control->self.rank);
     control->is_top = control->parent_rank == WEFT_WIRE_NO_RANK;
-    control->still = WEFT_WIRE_NO_RANK;
+    control->still.rank = WEFT_WIRE_NO_RANK;
     if (control->parent != NULL && control->parent->peer_rank != control->parent_rank) {
         weft_control_start_fail(control, WEFT_ERR_PROTOCOL, control->parent->peer_rank,
                                 "the table came from rank %u, but rank %u is the parent",

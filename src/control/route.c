@@ -352,16 +352,12 @@ static void keep_early(struct weft_control *control, const struct weft_wire_fram
 void weft_control_deliver(struct weft_control *control, const struct weft_wire_frame *frame,
                           const uint8_t *payload)
 {
-    for (struct weft_list *node = control->channels.next; node != &control->channels;
-         node = node->next) {
-        struct weft_control_channel *channel =
-            WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
-        if (channel->id == frame->comm) {
-            hand_over(channel, frame, payload);
-            return;
-        }
+    struct weft_control_channel *channel = weft_control_channel_find(control, frame->comm);
+    if (channel != NULL) {
+        hand_over(channel, frame, payload);
+    } else {
+        keep_early(control, frame, payload);
     }
-    keep_early(control, frame, payload);
 }
 
 void weft_control_deliver_early(struct weft_control *control, struct weft_control_channel *channel)

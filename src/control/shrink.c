@@ -65,16 +65,11 @@ const struct weft_shrink_decision *weft_shrink_find(const struct weft_control *c
 /* Who waits for this decision here; NULL: nobody. */
 static struct shrink_op *find_op(const struct weft_control *control, uint64_t comm, uint32_t number)
 {
-    for (struct weft_list *node = control->channels.next; node != &control->channels;
-         node = node->next) {
-        struct weft_control_channel *channel =
-            WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
-        if (channel->id == comm && channel->shrink != NULL) {
-            struct shrink_op *op = WEFT_CONTAINER_OF(channel->shrink, struct shrink_op, op);
-            return op->number == number ? op : NULL;
-        }
-    }
-    return NULL;
+    const struct weft_control_channel *channel = weft_control_channel_find(control, comm);
+    struct shrink_op *op = channel != NULL && channel->shrink != NULL
+                               ? WEFT_CONTAINER_OF(channel->shrink, struct shrink_op, op)
+                               : NULL;
+    return op != NULL && op->number == number ? op : NULL;
 }
 
 static void end_op(struct shrink_op *op, weft_status_t status, const char *text)

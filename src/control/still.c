@@ -5,13 +5,12 @@
  *   of this host   the kernel says who is stopped
  *   a neighbour    its beats do not come, and its host acknowledges ours
  *   anybody else   those above it say so:  HEARTBEAT up    dst: this rank stands still below me (NO_RANK: nobody)
+ *                                                         STILL_MORE: and others, too
  *
  * Nobody is judged for it. Only aside.c does more: where words wait, it goes around a parent of another host as soon as
  * that one is known to stand still (is_answered), not only when it has been silent for long.
  */
 #include "control/heal.h"
-
-#define DEAD_MS 300 /* a path whose words are unacknowledged for so long is dead */
 
 /* When its next beat was overdue. */
 static uint64_t overdue_ns(const struct weft_control *control, const struct weft_net_conn *conn)
@@ -25,6 +24,13 @@ bool weft_control_still_is_answered(const struct weft_control *control,
     return weft_net_conn_is_acking(conn, overdue_ns(control, conn));
 }
 
+void weft_control_still_ask(const struct weft_control *control, struct weft_net_conn *conn)
+{
+    if (conn->spoken_ns <= overdue_ns(control, conn) && weft_net_conn_queued(conn) == 0) {
+        weft_control_mend_beat(conn);
+    }
+}
+
 static bool is_neighbour_still(const struct weft_control *control, struct weft_net_conn *conn)
 {
     return weft_clock_ns() > overdue_ns(control, conn) &&
@@ -36,25 +42,35 @@ static bool is_neighbour_still(const struct weft_control *control, struct weft_n
 
 /* ---- beats ---- */
 
-/* The first that stands still below this rank. */
-static uint32_t find_below(const struct weft_control *control)
+static void add(const struct weft_control *control, struct weft_control_still *still, uint32_t rank)
 {
+    if (rank >= control->self.ranks || rank == control->self.rank || control->is_gone[rank]) {
+        return; /* it has died since, or who says so has not taken us for its parent yet */
+    }
+    still->are_more = still->are_more || (still->rank != WEFT_WIRE_NO_RANK && still->rank != rank);
+    still->rank = still->rank == WEFT_WIRE_NO_RANK ? rank : still->rank;
+}
+
+static struct weft_control_still find_below(const struct weft_control *control)
+{
+    struct weft_control_still still = {.rank = WEFT_WIRE_NO_RANK};
     for (uint32_t i = 0; i < control->child_count; i++) {
         const struct weft_control_child *child = &control->children[i];
         if (child->conn != NULL && is_neighbour_still(control, child->conn)) {
-            return child->rank;
+            add(control, &still, child->rank);
         }
-        if (child->conn != NULL && child->still != WEFT_WIRE_NO_RANK) {
-            return child->still;
+        if (child->conn != NULL) {
+            add(control, &still, child->still.rank);
+            still.are_more = still.are_more || child->still.are_more;
         }
     }
-    return WEFT_WIRE_NO_RANK;
+    return still;
 }
 
 void weft_control_still_look(struct weft_control *control)
 {
-    uint32_t still = find_below(control);
-    if (still != control->still) {
+    struct weft_control_still still = find_below(control);
+    if (still.rank != control->still.rank || still.are_more != control->still.are_more) {
         control->still = still;
         if (control->parent != NULL) {
             weft_control_mend_beat(control->parent);
@@ -65,11 +81,12 @@ void weft_control_still_look(struct weft_control *control)
 void weft_control_still_arrived(struct weft_control *control, const struct weft_net_conn *from,
                                 const struct weft_wire_frame *beat)
 {
-    /* before it takes us for its parent it says nothing of others */
-    uint32_t still = beat->dst == control->self.rank ? WEFT_WIRE_NO_RANK : beat->dst;
+    const struct weft_control_still still = {
+        .rank = beat->dst, .are_more = (beat->flags & WEFT_WIRE_FLAG_STILL_MORE) != 0};
     for (uint32_t i = 0; i < control->child_count; i++) {
         struct weft_control_child *child = &control->children[i];
-        if (child->conn == from && child->still != still) {
+        if (child->conn == from &&
+            (child->still.rank != still.rank || child->still.are_more != still.are_more)) {
             child->still = still;
             weft_control_still_look(control);
             return;
@@ -122,7 +139,7 @@ uint32_t weft_control_still_find(struct weft_control *control, uint64_t comm, bo
     for (uint32_t i = 0; i < control->child_count && !search.is_member; i++) {
         note_neighbour(&search, control->children[i].conn);
         if (control->children[i].conn != NULL) {
-            note(&search, control->children[i].still);
+            note(&search, control->children[i].still.rank);
         }
     }
     *is_member_p = search.is_member;
@@ -137,4 +154,23 @@ bool weft_control_stands_still(struct weft_control *control, uint32_t rank)
             : NULL;
     return (conn != NULL && is_neighbour_still(control, conn)) ||
            (rank < control->self.ranks && weft_heal_is_stopped(control, rank));
+}
+
+/* As far as beats tell: is it the one that the way to it speaks of, or one of more? */
+static bool is_told_of(struct weft_control *control, uint32_t rank)
+{
+    const struct weft_net_conn *way = weft_control_way_to(control, rank);
+    for (uint32_t i = 0; way != NULL && i < control->child_count; i++) {
+        const struct weft_control_child *child = &control->children[i];
+        if (child->conn == way) {
+            return child->still.rank == rank || child->still.are_more;
+        }
+    }
+    return false;
+}
+
+bool weft_control_may_stand_still(struct weft_control *control, uint32_t rank)
+{
+    return rank < control->self.ranks && rank != control->self.rank &&
+           (weft_control_stands_still(control, rank) || is_told_of(control, rank));
 }

@@ -138,17 +138,21 @@ static bool may_judge(struct weft_control *control, const struct weft_wire_notic
 static void name_who_stands_still(struct weft_control *control, uint64_t comm,
                                   struct weft_wire_notice *notice)
 {
-    size_t len = strlen(notice->text);
-    char name[128];
+    char name[128], words[160], said[sizeof(notice->text)];
     bool is_member;
     uint32_t still = weft_control_still_find(control, comm, &is_member);
     if (still == WEFT_WIRE_NO_RANK || weft_control_stands_still(control, notice->rank)) {
         return;
     }
-    notice->rank = is_member ? still : notice->rank;
+    if (is_member && !weft_control_may_stand_still(control, notice->rank)) {
+        notice->rank = still;
+    }
     weft_control_name_rank(control, still, name, sizeof(name));
     if (strstr(notice->text, name) == NULL) {
-        snprintf(notice->text + len, sizeof(notice->text) - len, "; %s stands still", name);
+        int len = snprintf(words, sizeof(words), "; %s stands still", name);
+        memcpy(said, notice->text, sizeof(said));
+        snprintf(notice->text, sizeof(notice->text), "%.*s%s", (int)sizeof(said) - 1 - len, said,
+                 words);
     }
 }
 
@@ -194,6 +198,10 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
     if (is_known(control, comm, notice)) {
         return;
     }
+    if (notice->status == WEFT_ERR_TIMEOUT && notice->number == 0 &&
+        notice->rank == control->self.rank) {
+        weft_control_collect_late(control, comm, &verdict); /* we are there, and know who is not */
+    }
     if (control->is_top && comm == 0 && notice->number == 0 && notice->status == WEFT_ERR_NETWORK &&
         weft_control_conn_to(control, notice->rank) != NULL) {
         weft_control_heal_judged(control, comm, notice->rank); /* it has come back meanwhile */
@@ -205,16 +213,16 @@ void weft_control_report(struct weft_control *control, uint64_t comm,
         weft_control_judge(control, comm, &verdict);
         return;
     }
-    is_kept = weft_control_heal_keep(control, comm, notice) && weft_control_aside_due(control);
+    is_kept = weft_control_heal_keep(control, comm, &verdict) && weft_control_aside_due(control);
     if (control->is_top && is_kept) {
         return; /* not yet */
     }
     if (control->parent != NULL) {
-        size_t len = weft_wire_notice_encode(notice, bytes);
+        size_t len = weft_wire_notice_encode(&verdict, bytes);
         weft_control_say(control->parent, &frame, bytes, len);
         weft_control_aside_up(control, &frame, bytes, len);
     } else if (!is_kept || !weft_control_heal_is_hopeful(control)) {
-        weft_control_judge(control, comm, notice);
+        weft_control_judge(control, comm, &verdict);
     }
 }
 

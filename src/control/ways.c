@@ -35,6 +35,7 @@ struct way {
     const struct weft_control_nic *nic;   /* lent: one of ours; NULL: as the routes say */
     const struct sockaddr_storage *there; /* lent: one of the parent's doors */
     struct weft_net_conn *attempt;        /* owned */
+    bool is_refused;                      /* in this round */
 };
 
 struct weft_control_ways {
@@ -334,6 +335,9 @@ static void begin_round(struct weft_control_ways *ways)
     ways->begun = 0;
     ways->since_ns = weft_clock_ns();
     control->parent_mend->round++;
+    for (uint32_t i = 0; i < ways->way_count; i++) {
+        ways->way[i].is_refused = false;
+    }
     begin_next(ways);
 }
 
@@ -420,16 +424,29 @@ void weft_control_ways_opened(struct weft_control *control, struct weft_net_conn
              name, conn->peer_text);
 }
 
+/* The parent's doors are open as long as it lives. But one that refuses may be a firewall's doing; the one that we came in by
+ * was open, and all together are the host's word. */
+static bool is_parent_over(const struct weft_control_ways *ways)
+{
+    uint32_t used = way_of(ways, ways->control->parent);
+    bool is = true;
+    for (uint32_t i = 0; i < ways->way_count; i++) {
+        is = is && ways->way[i].is_refused;
+    }
+    return is || (used != 0 && ways->way[used - 1].is_refused);
+}
+
 void weft_control_ways_missed(struct weft_control *control, struct weft_net_conn *conn)
 {
-    bool is_over = conn->error == ECONNREFUSED; /* its doors are open as long as it lives */
-    for (uint32_t i = 0; i < control->ways->way_count; i++) {
-        if (control->ways->way[i].attempt == conn) {
-            control->ways->way[i].attempt = NULL; /* the round goes on without it */
+    struct weft_control_ways *ways = control->ways;
+    for (uint32_t i = 0; i < ways->way_count; i++) {
+        if (ways->way[i].attempt == conn) {
+            ways->way[i].attempt = NULL; /* the round goes on without it */
+            ways->way[i].is_refused = conn->error == ECONNREFUSED;
         }
     }
     weft_net_conn_close(conn);
-    if (is_over && control->parent != NULL) {
+    if (control->parent != NULL && is_parent_over(ways)) {
         weft_control_neighbour_lost(control, control->parent, WEFT_ERR_PEER,
                                     "closed (its host refuses connections where it listened)");
     }

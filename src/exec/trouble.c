@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define TELL_NS UINT64_C(500000000)
-#define LATE_NS UINT64_C(200000000)    /* after which nobody waits for the coordinator's word */
+#define LATE_NS UINT64_C(200000000)    /* how often one whose time is up says so again */
 #define VERDICT_NS UINT64_C(600000000) /* the same, when others have failed already */
 #define DISPUTE_NS UINT64_C(1000000000)
 #define GLANCE_NS UINT64_C(25000000)

@@ -181,8 +181,8 @@ void weft_net_conn_persist(const struct weft_net_conn *conn);
 bool weft_net_conn_is_answered(const struct weft_net_conn *conn);
 /* TCP: has the kernel of the peer left our bytes unacknowledged for this long, though they were sent again? */
 bool weft_net_conn_is_path_dead(struct weft_net_conn *conn, uint64_t for_ms);
-/* TCP: has the kernel of the peer acknowledged anything after that time, at the first try? Where something of ours got lost
- * since weft_net_conn_note_resent(), something of the peer's may have, too, and be late for that: false. */
+/* TCP: has the kernel of the peer acknowledged all that we said, the last of it after that time, and at the first try? Where
+ * something of ours got lost since weft_net_conn_note_resent(), something of the peer's may have, too, and be late: false. */
 bool weft_net_conn_is_acking(const struct weft_net_conn *conn, uint64_t since_ns);
 void weft_net_conn_note_resent(struct weft_net_conn *conn);
 

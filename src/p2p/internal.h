@@ -388,8 +388,6 @@ struct weft_request *weft_p2p_request_take(struct weft_p2p_comm *comm, enum weft
 void weft_p2p_request_give(struct weft_p2p *p2p, struct weft_request *request);
 void weft_p2p_request_init(struct weft_request *request, struct weft_p2p_comm *comm,
                            enum weft_request_kind kind);
-/* It will take a while: deadlines and failures must find it. */
-void weft_p2p_request_list(struct weft_request *request);
 /* It has ended; done as soon as nothing of ours holds its memory. text "": the status says it. */
 void weft_p2p_request_end(struct weft_request *request, weft_status_t status, const char *text);
 /* lent or works went down. */
@@ -398,6 +396,10 @@ void weft_p2p_request_settle(struct weft_request *request);
 weft_status_t weft_p2p_request_run(struct weft_request *request, weft_request_t *request_p);
 /* Their communicator goes: their owners can do nothing with them any more. */
 void weft_p2p_requests_end_with(const struct weft_p2p_comm *comm);
+
+/* ---- deadlines.c ---- */
+/* It will take a while: deadlines and failures must find it. */
+void weft_p2p_request_list(struct weft_request *request);
 void weft_p2p_sweep(struct weft_engine_timer *timer, uint64_t now_ns);
 
 /* ---- comm.c ---- */

@@ -39,6 +39,7 @@ struct weft_p2p_spec {
     bool (*is_ending)(void *context, uint32_t rank);
     /* An operation's deadline passed: end its communicator everywhere; is_final: at least here. */
     void (*fail)(void *context, const struct weft_p2p_failure *failure, bool is_final);
+    uint64_t verdict_ms; /* so long that may take, before it is final */
 };
 
 weft_status_t weft_p2p_open(const struct weft_p2p_spec *spec, struct weft_p2p **p2p_p);

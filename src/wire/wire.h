@@ -225,6 +225,7 @@ enum weft_wire_type {
     WEFT_WIRE_TYPE_END
 };
 #define WEFT_WIRE_FLAG_WORD 1 /* HEARTBEAT, down: all others have all verdicts (control/word.c) */
+#define WEFT_WIRE_FLAG_STILL_MORE 2 /* the same, up: not only dst stands still (control/still.c) */
 
 /*
  *  0      2    3     4       8                 16      20      24       28

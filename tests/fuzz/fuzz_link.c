@@ -108,7 +108,8 @@ static void rank_begin(struct two *two, uint32_t number, struct weft_engine *eng
         .call = two_call,
         .name = two_name,
         .is_gone = two_is_gone,
-        .fail = two_fail};
+        .fail = two_fail,
+        .verdict_ms = 600};
     FUZZ_CHECK(weft_p2p_open(&spec, &rank->p2p) == WEFT_OK);
     FUZZ_CHECK(weft_p2p_comm_open(rank->p2p, WORLD, number, 2, NULL, &rank->world) == WEFT_OK);
     FUZZ_CHECK(weft_p2p_comm_open(rank->p2p, DUP, number, 2, NULL, &rank->dup) == WEFT_OK);

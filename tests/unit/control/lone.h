@@ -38,7 +38,7 @@ static inline int lone_set_up(void **state)
                                             .rank = LONE_SELF,
                                             .ranks = LONE_RANKS};
     control->parent_rank = 0;
-    control->still = WEFT_WIRE_NO_RANK;
+    control->still.rank = WEFT_WIRE_NO_RANK;
     weft_list_open(&control->parting);
     weft_list_open(&control->channels);
     weft_list_open(&control->early);
@@ -115,7 +115,7 @@ static inline struct weft_net_conn *lone_coordinator(struct weft_control *contro
     control->parent_rank = WEFT_WIRE_NO_RANK;
     control->children[0] =
         (struct weft_control_child){.rank = 2,
-                                    .still = WEFT_WIRE_NO_RANK,
+                                    .still = {.rank = WEFT_WIRE_NO_RANK},
                                     .conn = lone_conn(control, 2, ROLE_CHILD, WEFT_WIRE_ATTACH)};
     control->child_count = 1;
     return control->children[0].conn;

@@ -146,7 +146,8 @@ static inline void rank_open(struct two *two, uint32_t number, uint32_t nics)
         .call = two_call,
         .name = two_name,
         .is_gone = two_is_gone,
-        .fail = two_fail};
+        .fail = two_fail,
+        .verdict_ms = 600};
     assert_int_equal(weft_p2p_open(&spec, &rank->p2p), WEFT_OK);
     assert_int_equal(weft_p2p_comm_open(rank->p2p, WORLD, number, 2, NULL, &rank->world), WEFT_OK);
     assert_int_equal(weft_p2p_comm_open(rank->p2p, DUP, number, 2, NULL, &rank->dup), WEFT_OK);
