@@ -150,6 +150,9 @@ static weft_status_t choose_nics(void *context, struct weft_link_nic nics[WEFT_L
     if (job->nic_count < 2) {
         *count_p = 1;
         nics[0] = (struct weft_link_nic){.name = ""};
+        if (job->nic_count > 0) {
+            memcpy(nics[0].said, job->nics[0].name, sizeof(nics[0].said));
+        }
         return choose_addr(job, &nics[0].addr);
     }
     *count_p = job->nic_count;

@@ -221,6 +221,15 @@ static bool is_reached_otherwise(struct weft_control *control, struct weft_contr
     return true;
 }
 
+static void lose_path(struct weft_control *control, struct weft_net_conn *conn)
+{
+    char nic[WEFT_NET_NIC_TEXT_LEN], why[WEFT_NET_NIC_TEXT_LEN + 80];
+    weft_net_conn_nic(conn, nic);
+    snprintf(why, sizeof(why), "cannot be reached from %s: its host acknowledges nothing any more",
+             nic);
+    weft_control_neighbour_lost(control, conn, WEFT_ERR_NETWORK, why);
+}
+
 static void beat_neighbour(struct weft_control *control, struct weft_control_watch *watch,
                            uint64_t now_ns)
 {
@@ -250,8 +259,7 @@ static void beat_neighbour(struct weft_control *control, struct weft_control_wat
     check_silence(control, watch, conn, now_ns);
     is_reached = watch->is_silent && is_reached_otherwise(control, watch, conn);
     if (watch->is_silent && !is_reached && weft_net_conn_is_path_dead(conn, path_ms)) {
-        weft_control_neighbour_lost(control, conn, WEFT_ERR_NETWORK,
-                                    "cannot be reached: its host acknowledges nothing any more");
+        lose_path(control, conn);
         return;
     }
     /* A stopped peer's buffer fills: beats are not worth queueing. */

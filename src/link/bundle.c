@@ -91,8 +91,8 @@ void weft_bundle_close(struct weft_bundle *bundle)
 
 static const char *nic_of(const struct weft_bundle *bundle, const struct weft_slot *slot)
 {
-    const char *name = bundle->link->links->nics[slot->nic].name;
-    return name[0] != '\0' ? name : "tcp";
+    const struct weft_link_nic *nic = &bundle->link->links->nics[slot->nic];
+    return nic->name[0] != '\0' ? nic->name : nic->said[0] != '\0' ? nic->said : "tcp";
 }
 
 /* ---- up ---- */

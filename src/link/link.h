@@ -35,7 +35,8 @@ struct weft_bundle;
 
 /* A NIC that carries data; "": whatever the routes say. */
 struct weft_link_nic {
-    char name[16];
+    char name[16]; /* "": lanes go as the routes say … */
+    char said[16]; /* … which is by this one, as far as is known: for people */
     struct sockaddr_storage addr;
     uint32_t prefix_len;
 };

@@ -185,6 +185,9 @@ bool weft_net_conn_is_path_dead(struct weft_net_conn *conn, uint64_t for_ms);
  * something of ours got lost since weft_net_conn_note_resent(), something of the peer's may have, too, and be late: false. */
 bool weft_net_conn_is_acking(const struct weft_net_conn *conn, uint64_t since_ns);
 void weft_net_conn_note_resent(struct weft_net_conn *conn);
+#define WEFT_NET_NIC_TEXT_LEN 80
+/* TCP: by which of our NICs it goes: "10.1.0.1 (eth0)"; the address alone where no NIC has it any more. */
+void weft_net_conn_nic(const struct weft_net_conn *conn, char text[WEFT_NET_NIC_TEXT_LEN]);
 
 /* ---- acceptors (acceptor.c) ---- */
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernel knows of the path below a connection (TCP_INFO), and how long it is to try. */
 #include "net/internal.h"
+#include "topo/topo.h"
 
+#include <arpa/inet.h>
 #include <linux/tcp.h>
-#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #define SYN_SENT 2 /* a tcpi_state; <netinet/tcp.h>, which names it, excludes <linux/tcp.h> */
 #define RTO_MAX 44 /* TCP_RTO_MAX_MS, which older headers do not have */
@@ -89,4 +92,29 @@ bool weft_net_conn_is_acking(const struct weft_net_conn *conn, uint64_t since_ns
     return ask_kernel(conn, &info) && info.tcpi_unacked == 0 &&
            info.tcpi_total_retrans == conn->resent &&
            weft_clock_ns() - info.tcpi_last_ack_recv * WEFT_NS_PER_MS > since_ns;
+}
+
+void weft_net_conn_nic(const struct weft_net_conn *conn, char text[WEFT_NET_NIC_TEXT_LEN])
+{
+    struct sockaddr_storage ours = {0};
+    socklen_t len = sizeof(ours);
+    struct weft_wire_addr addr = {0};
+    struct weft_topo_nic *nics = NULL;
+    unsigned count = 0;
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (!conn->is_local && getsockname(conn->source.fd, (struct sockaddr *)&ours, &len) == 0) {
+        weft_net_addr_to_wire(&ours, &addr);
+        inet_ntop(addr.family == 6 ? AF_INET6 : AF_INET, addr.bytes, host, sizeof(host));
+    }
+    snprintf(text, WEFT_NET_NIC_TEXT_LEN, "%s", host);
+    if (addr.family == 0 || weft_topo_nics(&nics, &count) != WEFT_OK) {
+        return;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (weft_topo_is_same_addr(&nics[i].addr, &ours)) {
+            snprintf(text, WEFT_NET_NIC_TEXT_LEN, "%s (%s)", host, nics[i].name);
+            break;
+        }
+    }
+    free(nics);
 }

@@ -94,6 +94,7 @@ class Job:
         print("%s without %s: verdict after %.2f s, works after %.2f s" % (
             self.places, sorted(dead), max(one["at"] for one in verdicts.values()) - since,
             max(one["at"] for one in works.values()) - since))
+        return verdicts[min(self.left)]
 
     def check_leaves(self, dead, since):
         """Who is left has one verdict, by one number, though each closes as soon as it has it."""
@@ -220,7 +221,8 @@ class HostsSurvive(HostsCase):
         try:
             since = time.monotonic()
             (breaks or self.lab.unplug)(host, 0)
-            job.check_goes_on(cut, since, CUT_S, "ERR_NETWORK")
+            verdict = job.check_goes_on(cut, since, CUT_S, "ERR_NETWORK")
+            self.assertRegex(verdict["text"], r"\(eth0\)")  # a lane says so, or the tree
             self.assertEqual(job.left, set(going))
             job.check_cut(cut, since)
             job.close()
