@@ -49,19 +49,28 @@ static uint8_t *read_all(int fd, size_t *len_p)
     return bytes;
 }
 
+/* Names of files may hold what moves a terminal's cursor. */
+static char *make_plain(char *text)
+{
+    for (char *at = text; *at != '\0'; at++) {
+        *at = (unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at;
+    }
+    return text;
+}
+
 static struct inspect_source *add(struct inspect_input *input, char *name, uint8_t *bytes,
                                   const struct weft_dump *dump)
 {
     input->sources = weft_cli_grow(input->sources, input->count + 1, sizeof(*input->sources));
     input->sources[input->count] =
-        (struct inspect_source){.name = name, .bytes = bytes, .dump = *dump};
+        (struct inspect_source){.name = make_plain(name), .bytes = bytes, .dump = *dump};
     return &input->sources[input->count++];
 }
 
 static void note(struct inspect_input *input, char *text)
 {
     input->notes = weft_cli_grow(input->notes, input->note_count + 1, sizeof(*input->notes));
-    input->notes[input->note_count++] = text;
+    input->notes[input->note_count++] = make_plain(text);
 }
 
 /* The others are read all the same: it may be the ones that matter. */

@@ -255,11 +255,7 @@ weft_status_t weft_comm_error_fd(weft_comm_t comm, int *fd_p)
 weft_status_t weft_abort(weft_comm_t comm, const char *reason)
 {
     weft_status_t status = weft_api_check_comm(comm, __func__);
-    if (status == WEFT_OK) {
-        status = weft_control_channel_abort(comm->channel, reason);
-        weft_comm_dump_await(comm->job); /* after it programs end */
-    }
-    return status;
+    return status == WEFT_OK ? weft_comm_abort(comm, reason) : status;
 }
 
 weft_status_t weft_dump(weft_comm_t comm, const char *path)

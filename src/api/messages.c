@@ -2,6 +2,8 @@
 /* The public functions for messages and one-sided operations: arguments checked, then one call down. */
 #include "api/check.h"
 
+#define LEN_MAX (SIZE_MAX >> 8) /* no process has more addresses */
+
 static struct weft_p2p_comm *enter_first(weft_comm_t comm, const char *call,
                                          weft_status_t *status_p)
 {
@@ -22,6 +24,10 @@ static inline struct weft_p2p_comm *enter(weft_comm_t comm, const char *call,
 
 static weft_status_t check_buffer(const void *data, size_t len, const char *call)
 {
+    if (len > LEN_MAX) {
+        return weft_fail(WEFT_ERR_INVALID, "%s: %zu bytes are more than memory can hold", call,
+                         len);
+    }
     return data != NULL || len == 0
                ? WEFT_OK
                : weft_fail(WEFT_ERR_INVALID, "%s: the buffer of %zu bytes is NULL", call, len);

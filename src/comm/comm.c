@@ -414,6 +414,25 @@ static void cut_ties(struct weft_comm *comm)
     weft_engine_unlock(comm->job->engine);
 }
 
+weft_status_t weft_comm_abort(struct weft_comm *comm, const char *reason)
+{
+    weft_status_t status;
+    atomic_fetch_add(&comm->aborting, 1);
+    status = weft_control_channel_abort(comm->channel, reason);
+    weft_comm_dump_await(comm->job); /* after it programs end */
+    atomic_fetch_sub_explicit(&comm->aborting, 1, memory_order_release);
+    return status;
+}
+
+/* Calls fail before it returns that aborted them, and who closes for that may be quicker. */
+static void await_aborts(struct weft_comm *comm)
+{
+    const _Atomic uint32_t never = 0;
+    while (atomic_load_explicit(&comm->aborting, memory_order_acquire) > 0) {
+        weft_engine_wait(comm->job->engine, &never, weft_clock_after_ms(1));
+    }
+}
+
 weft_status_t weft_comm_end(struct weft_comm *comm)
 {
     weft_status_t status;
@@ -425,6 +444,7 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
             "%u communicators split off from this one are still open; close them first",
             comm->open_children);
     }
+    await_aborts(comm);
     record = weft_comm_record_closing(comm);
     weft_comm_collectives_end(comm);
     status = weft_comm_messages_end(comm);

@@ -61,9 +61,10 @@ struct weft_comm_early {
 #define WEFT_COMM_MAGIC 0x636f6d6du
 
 struct weft_comm {
-    uint32_t magic;          /* gone once closed: a hint for who uses it after */
-    _Atomic bool is_in_call; /* one thread at a time */
-    uint32_t generation;     /* of the process that made it */
+    uint32_t magic;            /* gone once closed: a hint for who uses it after */
+    _Atomic bool is_in_call;   /* one thread at a time */
+    _Atomic uint32_t aborting; /* threads in weft_abort(): it is closed when they are through */
+    uint32_t generation;       /* of the process that made it */
     struct weft_job *job;
     struct weft_comm *parent;             /* NULL: the first; lent */
     struct weft_control_channel *channel; /* owned */
@@ -94,6 +95,8 @@ static inline uint32_t weft_comm_job_rank(const struct weft_comm *comm, uint32_t
 /* Makes an id and opens its door, which waits in this process for a communicator to take it. */
 weft_status_t weft_comm_id_create(const weft_config_t *config, weft_id_t *id_p);
 void weft_comm_id_destroy(const weft_id_t *id);
+/* Any thread, until it is being closed: who closes because of it waits for it to be through. */
+weft_status_t weft_comm_abort(struct weft_comm *comm, const char *reason);
 
 weft_status_t weft_comm_create_by_ids(const weft_id_t *ids, int id_count, int rank, int ranks,
                                       const weft_config_t *config, struct weft_comm **comm_p);

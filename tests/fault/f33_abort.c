@@ -9,11 +9,14 @@
 
 #include "fault/job.h"
 
+#include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 
 #define RANKS 3
 #define ABORTER 1
 #define ROUNDS 20
+#define CLOSES 200
 
 struct aborter {
     struct harness_shared *shared;
@@ -31,6 +34,17 @@ static void *run_aborter(void *arg)
     }
     aborter->status = weft_abort(aborter->comm, "the test said so");
     weft_comm_status(aborter->comm);
+    return NULL;
+}
+
+/* The others may close it from then on. */
+static void *run_watchdog(void *arg)
+{
+    struct aborter *aborter = arg;
+    for (uint32_t i = 0; i < aborter->pause; i++) {
+        sched_yield();
+    }
+    aborter->status = weft_abort(aborter->comm, "the test said so");
     return NULL;
 }
 
@@ -233,6 +247,42 @@ static void abort_at_any_moment_between_processes(void **state)
     harness_close(harness);
 }
 
+/* ---- closing because of an abort that is still on its way back ---- */
+
+static int close_body(int rank, struct harness_shared *shared, void *arg)
+{
+    (void)arg;
+    mallopt(M_PERTURB, 165); /* what is freed is not there any more */
+    for (uint32_t round = 0; round < CLOSES; round++) {
+        struct aborter aborter = {.pause = round % 16};
+        weft_id_t id;
+        pthread_t thread;
+        if (weft_id_create(NULL, &id) != WEFT_OK ||
+            weft_comm_create(&id, 0, 1, NULL, &aborter.comm) != WEFT_OK ||
+            pthread_create(&thread, NULL, run_watchdog, &aborter) != 0) {
+            return harness_say(shared, rank, 1, "round %u: %s", round, weft_error_text());
+        }
+        while (weft_comm_status(aborter.comm) == WEFT_OK) {
+        }
+        weft_comm_close(aborter.comm);
+        pthread_join(thread, NULL);
+        if (aborter.status != WEFT_OK) {
+            return harness_say(shared, rank, 2, "round %u", round);
+        }
+    }
+    return 0;
+}
+
+static void who_closes_because_of_an_abort_waits_for_it(void **state)
+{
+    (void)state;
+    struct harness *harness = harness_start(1, close_body, NULL);
+    assert_harness(harness, harness_wait(harness, 60000));
+    assert_harness(harness, harness_check_status(harness, 0));
+    assert_harness(harness, harness_check_clean(harness));
+    harness_close(harness);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_opens_late_hears_of_the_abort),
         cmocka_unit_test(abort_at_any_moment_while_calls_are_posted),
         cmocka_unit_test(abort_at_any_moment_between_processes),
+        cmocka_unit_test(who_closes_because_of_an_abort_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -444,6 +444,7 @@ static int give_wrong_arguments(weft_comm_t comm, int rank, struct harness_share
     uint8_t byte = 1;
     int number = 77;
     static const int ranks[] = {-1, -2, 2, INT32_MAX, INT32_MIN}, tags[] = {-1, -2, INT32_MIN};
+    static const size_t lens[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX >> 7};
     for (size_t i = 0; i < LENS(ranks); i++) {
         EXPECT(weft_send(comm, &byte, 1, ranks[i], TAG, NULL) == WEFT_ERR_INVALID);
         EXPECT(weft_send(comm, &byte, 1, ranks[i], TAG, &request) == WEFT_ERR_INVALID);
@@ -459,6 +460,10 @@ static int give_wrong_arguments(weft_comm_t comm, int rank, struct harness_share
             EXPECT(weft_recv(comm, &byte, 1, 0, tags[i], NULL, &request) == WEFT_ERR_INVALID);
             EXPECT(weft_probe(comm, 0, tags[i], 0, &message) == WEFT_ERR_INVALID);
         }
+    }
+    for (size_t i = 0; i < LENS(lens); i++) {
+        EXPECT(weft_send(comm, &byte, lens[i], 1 - rank, TAG, NULL) == WEFT_ERR_INVALID);
+        EXPECT(weft_recv(comm, &byte, lens[i], 1 - rank, TAG, NULL, &request) == WEFT_ERR_INVALID);
     }
     EXPECT(weft_send(comm, NULL, 1, 0, TAG, NULL) == WEFT_ERR_INVALID);
     EXPECT(weft_recv(comm, NULL, 1, 0, TAG, NULL, NULL) == WEFT_ERR_INVALID);

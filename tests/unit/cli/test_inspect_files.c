@@ -71,6 +71,18 @@ static void an_empty_and_a_huge_file_are_named(void **state)
     close_ranks(&bench);
 }
 
+static void a_name_does_not_move_the_cursor(void **state)
+{
+    struct bench bench;
+    char path[96];
+    (void)state;
+    open_ranks(&bench);
+    snprintf(path, sizeof(path), "%s/x\033[31m\n.dump", bench.folder);
+    make_file(path, 0);
+    assert_refused(bench.folder, "/x?[31m?.dump: it is empty: " WANTED);
+    close_ranks(&bench);
+}
+
 static void folders_are_not_searched(void **state)
 {
     struct bench bench;
@@ -150,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_are_not_opened),
         cmocka_unit_test(a_pipe_or_a_socket_is_named),
+        cmocka_unit_test(a_name_does_not_move_the_cursor),
         cmocka_unit_test(an_empty_and_a_huge_file_are_named),
         cmocka_unit_test(folders_are_not_searched),
         cmocka_unit_test(a_pipe_among_dumps_does_not_hide_them),
