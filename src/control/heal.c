@@ -141,6 +141,39 @@ bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank)
            weft_control_process_is_stopped((pid_t)control->table.pid[rank]);
 }
 
+/* It took part in what needs everybody: since then it listened, until it closed. */
+static bool has_called(const struct weft_control *control, uint32_t rank)
+{
+    for (struct weft_list *node = control->channels.next; node != &control->channels;
+         node = node->next) {
+        const struct weft_control_channel *channel =
+            WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
+        uint32_t its_rank;
+        if (channel->calls > 0 && weft_control_channel_is_member(channel, rank, &its_rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_heal_has_closed(const struct weft_control *control, uint32_t rank)
+{
+    char name[WEFT_WIRE_NAME_LEN];
+    struct weft_net_dial dial;
+    weft_status_t status;
+    if (!weft_heal_is_near(control, rank) || !is_pid_known(control, rank) ||
+        weft_heal_has_ended(control, rank) || weft_heal_is_stopped(control, rank) ||
+        !has_called(control, rank)) {
+        return false;
+    }
+    weft_heal_local_name(control, rank, name);
+    status = weft_net_connect_local(name, weft_clock_ns(), &dial);
+    if (status == WEFT_OK) {
+        weft_fd_close(dial.fd);
+    }
+    return status == WEFT_ERR_NETWORK;
+}
+
 static bool is_stray(const struct weft_control *control, uint32_t rank)
 {
     return control->is_out[rank] && !control->is_gone[rank] &&

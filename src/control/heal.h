@@ -102,6 +102,8 @@ weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
 struct weft_control_heal *weft_heal_of(struct weft_control *control);
 /* A rank of this host: has its process ended? Where its number says nothing here, it has not. */
 bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank);
+/* Of this host: nobody listens there any more, and its process goes on. */
+bool weft_heal_has_closed(const struct weft_control *control, uint32_t rank);
 /* The same: is it stopped? */
 bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank);
 /* The timer goes for what is due first. */

@@ -171,9 +171,10 @@ static void give_up_host(struct weft_control *control, uint32_t group)
 static void give_up(struct weft_control_heal *heal, struct adoption *adoption)
 {
     uint32_t rank = adoption->rank;
-    bool is_there = adoption->is_there;
+    bool is_near = weft_heal_is_near(heal->control, rank);
+    bool is_there = adoption->is_there && !weft_heal_has_closed(heal->control, rank);
     end(adoption);
-    if (!is_there && weft_heal_is_near(heal->control, rank)) {
+    if (!is_there && is_near) {
         weft_heal_absent(heal->control, rank);
     } else if (!is_there) {
         give_up_host(heal->control, heal->control->table.group_of[rank]);
@@ -250,7 +251,8 @@ static bool look_at_strays(struct weft_control *control)
             weft_control_heal_is_reported(control, rank)) {
             continue;
         }
-        if (weft_heal_has_ended(control, rank) && !weft_control_aside_is_leaving(control, rank)) {
+        if ((weft_heal_has_ended(control, rank) && !weft_control_aside_is_leaving(control, rank)) ||
+            weft_heal_has_closed(control, rank)) {
             weft_heal_absent(control, rank);
         } else {
             is_one = true;

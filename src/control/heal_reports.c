@@ -148,7 +148,7 @@ void weft_heal_report_again(struct weft_control_heal *heal, bool is_judge)
 }
 
 /* What a rank of this host died of nobody knows; where its parent closed in good order it has most likely, too, unless
- * somebody saw it die. */
+ * somebody saw it die. One whose process goes on has closed. */
 void weft_heal_absent(struct weft_control *control, uint32_t rank)
 {
     bool is_here = weft_heal_is_near(control, rank);
@@ -157,8 +157,9 @@ void weft_heal_absent(struct weft_control *control, uint32_t rank)
                                       .rank = rank};
     char name[128];
     control->is_out[rank] = 1;
-    if (is_here && parent != WEFT_WIRE_NO_RANK && control->is_gone[parent] == WEFT_GONE_CLOSED &&
-        find_report(control->heal, 0, rank) == NULL) {
+    if (is_here && find_report(control->heal, 0, rank) == NULL &&
+        (weft_heal_has_closed(control, rank) ||
+         (parent != WEFT_WIRE_NO_RANK && control->is_gone[parent] == WEFT_GONE_CLOSED))) {
         weft_control_rank_closed(control, rank);
         return;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The root dies, and every survivor closes and exits the moment its call has failed, as most programs do: they have one
- * verdict all the same, with one number, though whoever coordinates leaves as soon as the others. */
+ * verdict all the same, with one number, though whoever coordinates leaves as soon as the others. And who shrinks does not
+ * wait for those who have closed, though their processes go on and nobody is left who heard their good-bye. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,14 +16,45 @@
 #define SUMS 20 /* before the root dies */
 #define DIED 9
 
-#define VERDICT 0 /* + rank: number */
+#define SHRINK_NS (UINT64_C(2000000000) * JOB_SLOWNESS) /* alone */
 
+#define VERDICT 0 /* + rank: number */
+#define LEFT 16   /* how many have closed */
+#define DONE 17   /* who stays has shrunk */
+
+/* The others have closed, and their processes go on. */
+static int shrink_alone(int rank, weft_comm_t comm, struct harness_shared *shared)
+{
+    weft_comm_t rest;
+    uint64_t since_ns;
+    int ranks = 0;
+    if (!harness_wait_for(&shared->word[LEFT], RANKS - 2, MESSAGES_WAIT_MS)) {
+        return harness_say(shared, rank, 4, "the others do not close");
+    }
+    since_ns = harness_now_ns();
+    weft_status_t status = weft_comm_shrink(comm, &rest);
+    uint64_t took_ns = harness_now_ns() - since_ns;
+    if (status != WEFT_OK || weft_comm_ranks(rest, &ranks) != WEFT_OK || ranks != 1 ||
+        took_ns > SHRINK_NS) {
+        harness_say(shared, rank, 5, "%d left after %.3f s: %s", ranks, (double)took_ns / 1e9,
+                    weft_error_text());
+        status = WEFT_ERR_PEER;
+    }
+    atomic_store(&shared->word[DONE], 1);
+    if (ranks > 0) {
+        weft_comm_close(rest);
+    }
+    weft_comm_close(comm);
+    return status == WEFT_OK ? 0 : 5;
+}
+
+/* stays: the rank that shrinks, or NULL. */
 static int body(int rank, struct harness_shared *shared, void *arg)
 {
+    const int *stays = arg;
     weft_comm_t comm;
     weft_error_t error;
     weft_status_t status = messages_join(rank, shared, "shm", MESSAGES_TIMEOUT_MS, &comm);
-    (void)arg;
     if (status != WEFT_OK) {
         return harness_say(shared, rank, 1, "could not start: %s", weft_error_text());
     }
@@ -37,7 +69,14 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         return harness_say(shared, rank, 2, "%s", weft_error_text());
     }
     atomic_store(&shared->word[VERDICT + rank], error.verdict);
+    if (stays != NULL && rank == *stays) {
+        return shrink_alone(rank, comm, shared);
+    }
     weft_comm_close(comm);
+    atomic_fetch_add(&shared->word[LEFT], 1);
+    if (stays != NULL) {
+        harness_wait_for(&shared->word[DONE], 1, MESSAGES_WAIT_MS);
+    }
     return error.rank == 0 ? 0 : harness_say(shared, rank, 3, "%s", error.text);
 }
 
@@ -59,8 +98,27 @@ static void they_have_one_verdict(void **state)
     }
 }
 
+static void who_shrinks_does_not_wait_for_those_who_have_closed(void **state)
+{
+    (void)state;
+    for (int stays = 1; stays < RANKS; stays++) {
+        struct harness *harness = harness_start(RANKS, body, &stays);
+        messages_wait(harness, MESSAGES_WAIT_MS, "a survivor that shrinks alone");
+        for (int rank = 1; rank < RANKS; rank++) {
+            if (harness_result(harness, rank)->status != 0) {
+                fail_msg("rank %d stays: rank %d: %s", stays, rank,
+                         harness_result(harness, rank)->text);
+            }
+        }
+        harness_close(harness);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(they_have_one_verdict)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(they_have_one_verdict),
+        cmocka_unit_test(who_shrinks_does_not_wait_for_those_who_have_closed),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
