@@ -29,7 +29,7 @@ static weft_status_t open_messages(struct weft_collectives *it)
     return status;
 }
 
-static weft_status_t open_exec(struct weft_collectives *it)
+static weft_status_t open_exec(struct weft_collectives *it, uint64_t since_ns)
 {
     enum { ON = 1 }; /* of WEFT_CMA */
     struct weft_comm *comm = it->comm;
@@ -39,6 +39,7 @@ static weft_status_t open_exec(struct weft_collectives *it)
         .ranks = comm->ranks,
         .is_crowded = comm->job->local_count > weft_comm_cpus(),
         .is_pulled = comm->job->params.number[WEFT_PARAM_CMA] == ON,
+        .since_ns = since_ns,
         .owner = it,
         .stuck = weft_comm_stuck,
         .is_gone = weft_comm_has_gone,
@@ -74,8 +75,15 @@ static void set_down(struct weft_collectives *it)
     free(it);
 }
 
-static weft_status_t set_up(struct weft_comm *comm, weft_coll_t first)
+static uint64_t timeout_of(const struct weft_comm *comm, const weft_call_t *call)
 {
+    return call->timeout_ms != 0 ? call->timeout_ms : comm->timeout_ms;
+}
+
+/* It is part of the first call, and has its time. */
+static weft_status_t set_up(struct weft_comm *comm, const weft_call_t *first)
+{
+    uint64_t since_ns = weft_clock_ns(), call_ns = weft_clock_after_ms(timeout_of(comm, first));
     struct weft_collectives *it = calloc(1, sizeof(*it));
     weft_status_t status;
     if (it == NULL) {
@@ -91,8 +99,9 @@ static weft_status_t set_up(struct weft_comm *comm, weft_coll_t first)
     status = status == WEFT_OK ? weft_comm_find_cross(it) : status;
     status = status == WEFT_OK ? open_messages(it) : status;
     weft_plan_facts_default(comm->ranks, weft_comm_cpus(), &it->facts);
-    status = status == WEFT_OK && comm->ranks > 1 ? weft_comm_meet(it, first) : status;
-    status = status == WEFT_OK ? open_exec(it) : status;
+    status =
+        status == WEFT_OK && comm->ranks > 1 ? weft_comm_meet(it, first->coll, call_ns) : status;
+    status = status == WEFT_OK ? open_exec(it, since_ns) : status;
     if (status != WEFT_OK) {
         set_down(it);
         return status;
@@ -180,7 +189,7 @@ static void remember(struct weft_collectives *it, const weft_call_t *call,
     job->signature = it->chain;
     job->number = job->call.number = number;
     job->call.chain = it->chain;
-    job->timeout_ms = call->timeout_ms != 0 ? call->timeout_ms : it->comm->timeout_ms;
+    job->timeout_ms = timeout_of(it->comm, call);
     atomic_store_explicit(&it->number, number + 1, memory_order_release);
 }
 
@@ -325,7 +334,7 @@ static weft_status_t set_up_recorded(struct weft_comm *comm, const weft_call_t *
     const struct weft_record_call recorded = {
         .comm = comm->id, .count = call->count, .what = what_of(call, 0)};
     uint64_t record = weft_recorder_begin(recorder, &recorded);
-    weft_status_t status = set_up(comm, call->coll);
+    weft_status_t status = set_up(comm, call);
     weft_recorder_end(recorder, record, status);
     return status;
 }

@@ -161,8 +161,8 @@ void weft_comm_stray(void *owner, uint32_t rank, uint32_t tag);
 weft_status_t weft_comm_find_local(struct weft_collectives *it);
 /* One rank of each host, when all hosts have as many. */
 weft_status_t weft_comm_find_cross(struct weft_collectives *it);
-/* The board, and the facts that choices are made of; all ranks, at the same time. */
-weft_status_t weft_comm_meet(struct weft_collectives *it, weft_coll_t coll);
+/* The board, and the facts that choices are made of; all ranks, at the same time, which ends at call_ns. */
+weft_status_t weft_comm_meet(struct weft_collectives *it, weft_coll_t coll, uint64_t call_ns);
 void weft_comm_drop_board(struct weft_collectives *it);
 
 /* ---- what reports.c and inquiry.c share; under the lock ---- */

@@ -249,7 +249,7 @@ static weft_status_t take_costs(struct weft_collectives *it, uint64_t call_ns)
 }
 
 /* Who has a board, and can pull: everybody of a host, or nobody. */
-weft_status_t weft_comm_meet(struct weft_collectives *it, weft_coll_t coll)
+weft_status_t weft_comm_meet(struct weft_collectives *it, weft_coll_t coll, uint64_t call_ns)
 {
     enum { BOARD = 1, PULL = 2 };
     struct weft_comm *comm = it->comm;
@@ -261,7 +261,6 @@ weft_status_t weft_comm_meet(struct weft_collectives *it, weft_coll_t coll)
     uint8_t *have = malloc(comm->ranks);
     struct weft_control_gather gather = {
         .purpose = WEFT_PURPOSE_MEET, .coll = coll, .mine = &mine, .len = sizeof(mine)};
-    uint64_t call_ns = weft_clock_after_ms(comm->timeout_ms);
     uint8_t is_mine;
     weft_status_t status =
         offers != NULL && have != NULL

@@ -116,9 +116,10 @@ struct weft_exec_spec {
     struct weft_p2p_comm *messages; /* of this communicator's collectives alone; lent */
     struct weft_recorder *recorder; /* lent */
     uint32_t ranks;
-    bool is_crowded; /* more ranks than CPUs here */
-    bool is_pulled;  /* by CMA wherever it may be; else whichever way is the faster one */
-    void *owner;     /* for the hooks */
+    bool is_crowded;   /* more ranks than CPUs here */
+    bool is_pulled;    /* by CMA wherever it may be; else whichever way is the faster one */
+    uint64_t since_ns; /* the first job's time began then; 0: as any other's */
+    void *owner;       /* for the hooks */
     /* A job waits since long (asked again every half second), or (is_late) its time of timeout_ms is up.
      * `missing`: a rank that is waited for, or NO_RANK. Not under the lock. */
     void (*stuck)(void *owner, const struct weft_exec_job *job,

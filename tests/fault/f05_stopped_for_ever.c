@@ -27,6 +27,7 @@
 enum kind {
     KIND_COLLECTIVE, /* + weft_coll_t below */
     KIND_FIRST,      /* of a communicator: its ranks meet */
+    KIND_FIRST_OWN,  /* the same, with a deadline of its own */
     KIND_SEND,
     KIND_RECV,
     KIND_PUT,
@@ -65,7 +66,7 @@ static weft_status_t set_up(struct scene *scene, const struct plan *plan)
     status = status == WEFT_OK
                  ? weft_control_allgather(scene->comm, &mine, sizeof(mine), scene->mem)
                  : status;
-    if (status == WEFT_OK && plan->kind != KIND_FIRST) {
+    if (status == WEFT_OK && plan->kind != KIND_FIRST && plan->kind != KIND_FIRST_OWN) {
         status = weft_barrier(scene->comm, NULL);
     }
     return status;
@@ -75,13 +76,17 @@ static weft_status_t call_collective(const struct scene *scene, const struct pla
 {
     struct deed deed = {.coll = plan->coll, .len = 4096, .root = plan->victim};
     struct hands hands;
+    weft_call_t own;
     weft_status_t status;
     /* where the root needs nobody it is another one, and where nobody needs the victim it is it */
     if (plan->coll == WEFT_REDUCE || plan->coll == WEFT_GATHER) {
         deed.root = RANKS - 1;
     }
     hands_open(&hands, &deed);
-    status = deed_do(scene->comm, &deed, &hands, RANKS);
+    own = deed_call(&deed, &hands, RANKS);
+    own.timeout_ms = TIMEOUT_MS;
+    status = plan->kind == KIND_FIRST_OWN ? weft_collective(scene->comm, &own, NULL)
+                                          : deed_do(scene->comm, &deed, &hands, RANKS);
     status = status == WEFT_OK ? weft_barrier(scene->comm, NULL) : status;
     hands_close(&hands);
     return status;
@@ -116,6 +121,7 @@ static weft_status_t call(struct scene *scene, const struct plan *plan)
     switch (plan->kind) {
     case KIND_COLLECTIVE:
     case KIND_FIRST:
+    case KIND_FIRST_OWN:
         return call_collective(scene, plan);
     case KIND_SEND:
         return weft_send(scene->comm, scene->memory, LEN, plan->victim, 7, NULL);
@@ -156,7 +162,9 @@ static int body(int rank, struct harness_shared *shared, void *arg)
     if (status != WEFT_OK) {
         return harness_say(shared, rank, -1, "could not begin: %s", weft_error_text());
     }
-    weft_comm_set_timeout(scene.comm, TIMEOUT_MS);
+    if (plan->kind != KIND_FIRST_OWN) {
+        weft_comm_set_timeout(scene.comm, TIMEOUT_MS);
+    }
     atomic_fetch_add(&shared->word[READY], 1);
     if (rank != plan->victim) { /* which is stopped here */
         harness_wait_for(&shared->word[GO], 1, MESSAGES_WAIT_MS);
@@ -235,6 +243,8 @@ static void a_collective_names_the_rank_that_stands_still(void **state)
     }
     check((struct plan){
         .victim = VICTIM, .kind = KIND_FIRST, .path = *state, .call = "first collective"});
+    check((struct plan){
+        .victim = VICTIM, .kind = KIND_FIRST_OWN, .path = *state, .call = "first collective"});
 }
 
 static void a_message_names_the_rank_that_stands_still(void **state)
@@ -283,6 +293,64 @@ static void the_coordinator_is_named_when_it_stands_still(void **state)
     check((struct plan){.kind = KIND_CONTROL_RECV, .path = *state, .call = "send a message"});
 }
 
+/* ---- who meets late, and stands still then ---- */
+
+#define MEET_MS (1500 * JOB_SLOWNESS)
+#define BOTH_MS (2 * MEET_MS)
+
+static int first_body(int rank, struct harness_shared *shared, void *arg)
+{
+    struct deed deed = {.len = MESSAGES_LARGE};
+    struct hands hands;
+    weft_request_t request = NULL;
+    weft_comm_t comm;
+    weft_status_t status = messages_join(rank, shared, arg, 60000, &comm);
+    if (status != WEFT_OK) {
+        return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
+    }
+    hands_open(&hands, &deed);
+    weft_call_t call = deed_call(&deed, &hands, RANKS);
+    call.timeout_ms = BOTH_MS;
+    atomic_fetch_add(&shared->word[READY], 1);
+    if (rank == VICTIM) {
+        harness_wait_for(&shared->word[GO], 1, MESSAGES_WAIT_MS);
+        status = weft_collective(comm, &call, &request); /* all have met, and the call is begun */
+        raise(SIGSTOP);
+        (void)weft_wait(&request, WEFT_NO_LIMIT);
+    } else {
+        job_calls(rank, shared);
+        status = weft_collective(comm, &call, NULL);
+        job_returned(rank, shared, status);
+        atomic_fetch_add(&shared->word[RETURNED], 1);
+    }
+    job_close(rank, shared, comm);
+    hands_close(&hands);
+    return rank == VICTIM ? (int)status : 0;
+}
+
+static void the_first_collective_has_one_deadline_for_meeting_and_for_the_rest(void **state)
+{
+    struct harness *harness = harness_start(RANKS, first_body, *state);
+    struct harness_shared *shared = harness_shared(harness);
+    collectives_await(harness, &shared->word[READY], RANKS, "first collective");
+    messages_let_pass(MEET_MS);
+    atomic_store(&shared->word[GO], 1);
+    collectives_await(harness, &shared->word[RETURNED], RANKS - 1, "first collective");
+    assert_harness(harness, harness_continue(harness, VICTIM));
+    for (int rank = 0; rank < RANKS; rank++) {
+        const struct job_report *report = job_report(harness, rank);
+        double took_ms = messages_seconds(report->called_ns, report->returned_ns) * 1e3;
+        if (rank != VICTIM && (report->status != WEFT_ERR_TIMEOUT || took_ms < BOTH_MS - 50 ||
+                               took_ms > BOTH_MS + MEET_MS * 0.8)) {
+            fail_msg("rank %d returned after %.0f ms: %s", rank, took_ms,
+                     harness_result(harness, rank)->text);
+        }
+    }
+    messages_wait(harness, MESSAGES_WAIT_MS, "first collective");
+    messages_check_fine(harness, "first collective");
+    harness_close(harness);
+}
+
 int main(void)
 {
     static char shm[] = "shm", tcp[] = "tcp";
@@ -299,6 +367,8 @@ int main(void)
          a_control_call_names_the_rank_that_stands_still, NULL, NULL, shm},
         {"the_coordinator_is_named_when_it_stands_still",
          the_coordinator_is_named_when_it_stands_still, NULL, NULL, shm},
+        {"the_first_collective_has_one_deadline_for_meeting_and_for_the_rest",
+         the_first_collective_has_one_deadline_for_meeting_and_for_the_rest, NULL, NULL, tcp},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
