@@ -29,7 +29,7 @@ static weft_status_t open_messages(struct weft_collectives *it)
     return status;
 }
 
-static weft_status_t open_exec(struct weft_collectives *it, uint64_t since_ns)
+static weft_status_t open_exec(struct weft_collectives *it)
 {
     enum { ON = 1 }; /* of WEFT_CMA */
     struct weft_comm *comm = it->comm;
@@ -39,7 +39,6 @@ static weft_status_t open_exec(struct weft_collectives *it, uint64_t since_ns)
         .ranks = comm->ranks,
         .is_crowded = comm->job->local_count > weft_comm_cpus(),
         .is_pulled = comm->job->params.number[WEFT_PARAM_CMA] == ON,
-        .since_ns = since_ns,
         .owner = it,
         .stuck = weft_comm_stuck,
         .is_gone = weft_comm_has_gone,
@@ -80,10 +79,9 @@ static uint64_t timeout_of(const struct weft_comm *comm, const weft_call_t *call
     return call->timeout_ms != 0 ? call->timeout_ms : comm->timeout_ms;
 }
 
-/* It is part of the first call, and has its time. */
 static weft_status_t set_up(struct weft_comm *comm, const weft_call_t *first)
 {
-    uint64_t since_ns = weft_clock_ns(), call_ns = weft_clock_after_ms(timeout_of(comm, first));
+    uint64_t call_ns = weft_clock_after_ms(timeout_of(comm, first));
     struct weft_collectives *it = calloc(1, sizeof(*it));
     weft_status_t status;
     if (it == NULL) {
@@ -101,7 +99,7 @@ static weft_status_t set_up(struct weft_comm *comm, const weft_call_t *first)
     weft_plan_facts_default(comm->ranks, weft_comm_cpus(), &it->facts);
     status =
         status == WEFT_OK && comm->ranks > 1 ? weft_comm_meet(it, first->coll, call_ns) : status;
-    status = status == WEFT_OK ? open_exec(it, since_ns) : status;
+    status = status == WEFT_OK ? open_exec(it) : status;
     if (status != WEFT_OK) {
         set_down(it);
         return status;
@@ -339,12 +337,27 @@ static weft_status_t set_up_recorded(struct weft_comm *comm, const weft_call_t *
     return status;
 }
 
+/* Meeting is part of it, and of its time. */
+static __attribute__((noinline)) weft_status_t run_first(struct weft_comm *comm,
+                                                         const weft_call_t *call,
+                                                         weft_request_t *request_p)
+{
+    uint64_t since_ns = weft_clock_ns();
+    weft_status_t status = set_up_recorded(comm, call);
+    if (status == WEFT_OK) {
+        weft_exec_set_since(comm->collectives->exec, since_ns);
+        status = run(comm->collectives, call, request_p);
+        weft_exec_set_since(comm->collectives->exec, 0); /* it may not have come to a job */
+    }
+    return status;
+}
+
 weft_status_t weft_comm_collective(struct weft_comm *comm, const weft_call_t *call,
                                    weft_request_t *request_p)
 {
-    weft_status_t status = comm->collectives == NULL ? set_up_recorded(comm, call) : WEFT_OK;
-    uint32_t number = status == WEFT_OK ? comm->collectives->number : 0;
-    status = status == WEFT_OK ? run(comm->collectives, call, request_p) : status;
+    struct weft_collectives *it = comm->collectives;
+    uint32_t number = it != NULL ? it->number : 0;
+    weft_status_t status = it != NULL ? run(it, call, request_p) : run_first(comm, call, request_p);
     if (status == WEFT_OK) {
         return WEFT_OK;
     }

@@ -116,10 +116,9 @@ struct weft_exec_spec {
     struct weft_p2p_comm *messages; /* of this communicator's collectives alone; lent */
     struct weft_recorder *recorder; /* lent */
     uint32_t ranks;
-    bool is_crowded;   /* more ranks than CPUs here */
-    bool is_pulled;    /* by CMA wherever it may be; else whichever way is the faster one */
-    uint64_t since_ns; /* the first job's time began then; 0: as any other's */
-    void *owner;       /* for the hooks */
+    bool is_crowded; /* more ranks than CPUs here */
+    bool is_pulled;  /* by CMA wherever it may be; else whichever way is the faster one */
+    void *owner;     /* for the hooks */
     /* A job waits since long (asked again every half second), or (is_late) its time of timeout_ms is up.
      * `missing`: a rank that is waited for, or NO_RANK. Not under the lock. */
     void (*stuck)(void *owner, const struct weft_exec_job *job,
@@ -141,6 +140,8 @@ weft_status_t weft_exec_open(const struct weft_exec_spec *spec, struct weft_exec
 void weft_exec_stop(struct weft_exec *exec);
 void weft_exec_close(struct weft_exec *exec);
 
+/* The time of the next job to begin began then; 0: as any other's. */
+void weft_exec_set_since(struct weft_exec *exec, uint64_t since_ns);
 /* Is anything under way that was only begun? Then a blocking one must be begun behind it. */
 bool weft_exec_is_queued(const struct weft_exec *exec);
 

@@ -132,6 +132,7 @@ struct weft_exec {
 
     /* the present run's time: of job `timed` - 1 */
     uint32_t timed;
+    uint64_t since_ns; /* of the next run, if it is not to begin with its first wait; or 0 */
     uint64_t began_ns, told_ns, looked_ns;
     bool is_late;
     uint64_t heard_ns;    /* since when a member says that it has failed; 0: none does */

@@ -325,6 +325,12 @@ static void tick(struct weft_engine_timer *timer, uint64_t now_ns)
     weft_engine_timer_set(exec->engine, timer, now_ns + WEFT_EXEC_TICK_MS * WEFT_NS_PER_MS);
 }
 
+/* Nothing runs yet, or nothing that has not begun its time: no lock. */
+void weft_exec_set_since(struct weft_exec *exec, uint64_t since_ns)
+{
+    exec->since_ns = since_ns;
+}
+
 bool weft_exec_is_queued(const struct weft_exec *exec)
 {
     return exec->is_active;

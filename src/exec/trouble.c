@@ -218,17 +218,16 @@ static void keep_time(struct weft_exec_run *run, uint64_t now_ns)
     exec->spec.stuck(exec->spec.owner, run->job, &stuck);
 }
 
-/* A wait begins: the call's time began with its first one that was long, or with its first long work; that of the first
- * call before it came here. */
+/* A wait begins: the call's time began with its first one that was long, or with its first long work, or
+ * before it came here. */
 void weft_exec_begin_time(struct weft_exec_run *run)
 {
     struct weft_exec *exec = run->exec;
     uint64_t now_ns = weft_clock_ns();
     if (exec->timed != run->job->number + 1) {
         exec->timed = run->job->number + 1;
-        exec->began_ns =
-            run->job->number == 0 && exec->spec.since_ns != 0 ? exec->spec.since_ns : now_ns;
-        exec->spec.since_ns = 0;
+        exec->began_ns = exec->since_ns != 0 ? exec->since_ns : now_ns;
+        exec->since_ns = 0;
         exec->is_late = false;
         exec->heard_ns = 0;
     }

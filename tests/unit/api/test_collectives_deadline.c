@@ -108,12 +108,53 @@ static void work_within_its_time_is_done(void **state)
     run_ways(PROCESSES, 2, run_long);
 }
 
+/* The first call of a communicator, which met and was refused then: the next one has all its time. */
+#define REFUSED_MS 1000
+
+static bool is_past(void *until_ns)
+{
+    return harness_now_ns() >= *(const uint64_t *)until_ns;
+}
+
+static void let_pass(unsigned ms)
+{
+    uint64_t until_ns = harness_now_ns() + ms * UINT64_C(1000000);
+    harness_wait_until(is_past, &until_ns, WAIT_MS);
+}
+
+static int run_refused(weft_comm_t comm, int rank, struct harness_shared *shared)
+{
+    weft_call_t call = WEFT_CALL_INIT;
+    weft_comm_t again = NULL;
+    int in = 1, out = 0;
+    EXPECT_OK(weft_comm_duplicate(comm, &again));
+    EXPECT_OK(weft_comm_set_timeout(again, REFUSED_MS));
+    call.coll = WEFT_ALLREDUCE;
+    call.dtype = WEFT_I32;
+    call.in = &in;
+    call.out = &out;
+    call.count = 1;
+    call.algorithm = "hierarchical"; /* there is one host */
+    EXPECT(weft_collective(again, &call, NULL) == WEFT_ERR_UNSUPPORTED);
+    let_pass(rank == 0 ? REFUSED_MS + 600 : REFUSED_MS + 100); /* so that one of them waits */
+    EXPECT_OK(weft_barrier(again, NULL));
+    EXPECT_OK(weft_comm_close(again));
+    return 0;
+}
+
+static void a_refused_first_call_takes_nothing_from_the_next_one(void **state)
+{
+    (void)state;
+    run_ways(PROCESSES, 2, run_refused);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_without_waiting_ends_at_the_deadline),
         cmocka_unit_test(work_that_was_begun_ends_at_the_deadline),
         cmocka_unit_test(work_within_its_time_is_done),
+        cmocka_unit_test(a_refused_first_call_takes_nothing_from_the_next_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
