@@ -55,7 +55,7 @@ static void say_bye(struct weft_control *control)
 
 /* Who leaves right after a verdict, as most programs do, may be the only one who knows it, and those who look for a parent
  * would judge anew: it waits until all others have it, as far as it hears (word.c). */
-static void await_orphans(struct weft_control *control)
+void weft_control_await_word(struct weft_control *control)
 {
     uint64_t deadline_ns, since_ns;
     _Atomic uint32_t never = 0;
@@ -143,7 +143,7 @@ void weft_control_close(struct weft_control *control)
         return;
     }
     if (!control->is_closing) {
-        await_orphans(control);
+        weft_control_await_word(control);
         await_aside(control);
         say_bye(control);
         await_resent(control);

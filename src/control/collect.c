@@ -19,6 +19,7 @@
 #define SIGNATURE_LEN 12
 #define GATHER_HEAD_LEN (SIGNATURE_LEN + 4)
 #define RESULT_MAX (32u << 20)
+#define TIMED_OUT " timed out"
 #define GRACE_MS 40
 
 struct collect_op {
@@ -227,6 +228,7 @@ static void take_result(struct weft_control_channel *channel, const uint8_t *res
     if (len > 0) {
         memcpy(op->result, result, len);
     }
+    channel->have_all_called = true;
     finish(channel, WEFT_OK, "");
 }
 
@@ -398,7 +400,7 @@ static uint32_t name_absent(const struct weft_control_channel *channel, const ch
 {
     char name[128];
     uint32_t absent = WEFT_WIRE_NO_RANK;
-    size_t len = (size_t)snprintf(text, TEXT_LEN, "%s timed out; absent:", call);
+    size_t len = (size_t)snprintf(text, TEXT_LEN, "%s" TIMED_OUT "; absent:", call);
     for (uint32_t i = 0; i < channel->child_count && len < TEXT_LEN; i++) {
         if (!channel->has_come[i]) {
             bool is_first = text[len - 1] == ':';
@@ -419,9 +421,13 @@ void weft_control_collect_late(struct weft_control *control, uint64_t comm,
     const struct collect_op *op = channel != NULL && channel->collect != NULL
                                       ? WEFT_CONTAINER_OF(channel->collect, struct collect_op, op)
                                       : NULL;
-    char text[TEXT_LEN], call[80];
-    if (op != NULL && channel->come_count < channel->child_count) {
-        print_call(&op->call, channel->calls, call, sizeof(call));
+    char text[TEXT_LEN], call[80], late[96];
+    if (op == NULL || channel->come_count == channel->child_count) {
+        return;
+    }
+    print_call(&op->call, channel->calls, call, sizeof(call));
+    snprintf(late, sizeof(late), "%s" TIMED_OUT, call);
+    if (strncmp(notice->text, late, strlen(late)) == 0) { /* not what else waits for us */
         notice->rank = channel->members[name_absent(channel, call, text)];
         snprintf(notice->text, sizeof(notice->text), "%s", text);
     }
@@ -442,7 +448,7 @@ static uint64_t give_up(struct weft_control_op *waiting)
     print_call(&op->call, channel->calls, call, sizeof(call));
     if (channel->come_count == channel->child_count) {
         weft_control_name_rank(channel->control, channel->members[absent], name, sizeof(name));
-        snprintf(text, sizeof(text), "%s timed out: no result from %s, which gathers it", call,
+        snprintf(text, sizeof(text), "%s" TIMED_OUT ": no result from %s, which gathers it", call,
                  name);
     } else {
         absent = name_absent(channel, call, text);

@@ -104,6 +104,8 @@ struct weft_control;
 /* Blocks until every rank has joined and this one has its place in the tree. */
 weft_status_t weft_control_open(const struct weft_control_spec *spec,
                                 struct weft_control **control_p);
+/* After a verdict: until all others have it, as far as we hear (0.4 s at most). */
+void weft_control_await_word(struct weft_control *control);
 /* Waits for orphans right after a verdict (0.4 s at most), says good-bye, flushes for at most half a second, or two more
  * where a path has just died; frees. NULL is fine. */
 void weft_control_close(struct weft_control *control);

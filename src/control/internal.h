@@ -392,6 +392,8 @@ void weft_control_shrinks_close(struct weft_control *control);
 weft_status_t weft_control_heart_open(struct weft_control *control);
 /* Is the process that had this number at that time (of our pid namespace) over? Where nobody can tell, it is not. */
 bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks);
+/* The same, or about to be: what it had open may be closed already. */
+bool weft_control_process_is_ending(pid_t pid, uint64_t lived_ticks);
 uint64_t weft_control_ticks_now(void);
 bool weft_control_process_is_stopped(pid_t pid);
 /* We have slept, stopped or starved, and have not read yet what was said meanwhile. */
@@ -438,6 +440,7 @@ struct weft_control_channel {
     uint32_t parent, child_count; /* channel ranks */
     uint32_t children[DEGREE_MAX];
     uint32_t calls;                     /* number of the next collective */
+    bool have_all_called;               /* one has succeeded */
     struct weft_control_op *collect;    /* the caller waiting, NULL: not called yet */
     struct weft_control_signature seen; /* of the first child that contributed; kind 0: none */
     uint32_t seen_rank;
@@ -476,7 +479,8 @@ void weft_control_collect_arrived(struct weft_control_channel *channel,
                                   const struct weft_wire_frame *frame, const uint8_t *payload);
 void weft_control_mail_arrived(struct weft_control_channel *channel,
                                const struct weft_wire_frame *frame, const uint8_t *payload);
-/* Somebody waits for us there at its deadline: if we wait for others ourselves, the notice names those. */
+/* Somebody waits for us there at its deadline, in the call that we are in: if we wait for others ourselves, the notice
+ * names those. */
 void weft_control_collect_late(struct weft_control *control, uint64_t comm,
                                struct weft_wire_notice *notice);
 void weft_control_collect_end(struct weft_control_channel *channel, weft_status_t status,

@@ -142,6 +142,31 @@ static void a_call_that_one_rank_never_makes_times_out_and_names_it(void **state
     run_processes(4, one_never_calls, NULL);
 }
 
+/* One waits for a message of the other, which waits for it in a barrier: the deadline was the message's. */
+static int each_waits_for_the_other(int rank, struct harness_shared *shared, void *arg)
+{
+    weft_comm_t comm = NULL;
+    weft_error_t error;
+    weft_status_t status;
+    uint8_t byte = 0;
+    EXPECT_OK(job_join(rank, shared, arg, &comm));
+    EXPECT_OK(weft_control_barrier(comm));
+    EXPECT_OK(weft_comm_set_timeout(comm, rank == 0 ? DEADLINE_MS : 300));
+    status = rank == 0 ? weft_control_barrier(comm) : weft_recv(comm, &byte, 1, 0, 7, NULL, NULL);
+    EXPECT(status == WEFT_ERR_TIMEOUT);
+    EXPECT(strstr(weft_error_text(), "receive of up to 1 byte") != NULL);
+    EXPECT_OK(weft_comm_get_error(comm, &error));
+    EXPECT(error.rank == 0);
+    EXPECT_OK(weft_comm_close(comm));
+    return 0;
+}
+
+static void who_waits_elsewhere_is_named_for_what_does_not_come(void **state)
+{
+    (void)state;
+    run_processes(2, each_waits_for_the_other, NULL);
+}
+
 /* Who makes another call, and which. The root of the tree makes it after it has heard the others. */
 struct odd_call {
     int rank, way;
@@ -204,6 +229,7 @@ int main(void)
         cmocka_unit_test(nobody_passes_a_barrier_before_the_last_has_come),
         cmocka_unit_test(everybody_waits_for_the_last_to_contribute),
         cmocka_unit_test(a_call_that_one_rank_never_makes_times_out_and_names_it),
+        cmocka_unit_test(who_waits_elsewhere_is_named_for_what_does_not_come),
         cmocka_unit_test(different_calls_end_in_a_mismatch_that_names_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
