@@ -186,8 +186,8 @@ weft_status_t weft_comm_error_fd(weft_comm_t comm, int *fd_p);
 
 /* Ends the communicator on all ranks: every call on it, also one that waits, returns ERR_ABORTED
  * with this reason (may be NULL). Any thread. Returns when the coordinator has told everybody, or after a
- * fifth of a second (0.7 s where one on the way to it is stopped); with WEFT_DUMP after another fifth at
- * the latest. */
+ * fifth of a second (0.7 s where one on the way to it is stopped, 2.1 s at most where WEFT_HEARTBEAT is long);
+ * with WEFT_DUMP after another fifth at the latest. Not from a signal handler. */
 weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 
 /* Writes this rank's flight recorder, its latest operations on all communicators of the job (WEFT_RECORDER

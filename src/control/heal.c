@@ -141,7 +141,7 @@ bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank)
            weft_control_process_is_stopped((pid_t)control->table.pid[rank]);
 }
 
-/* It took part in what needs everybody: since then it listened, until it closed. */
+/* It took part in a call that needs everybody: since then it listened, until it closed. */
 static bool has_called(const struct weft_control *control, uint32_t rank)
 {
     for (struct weft_list *node = control->channels.next; node != &control->channels;
@@ -149,7 +149,7 @@ static bool has_called(const struct weft_control *control, uint32_t rank)
         const struct weft_control_channel *channel =
             WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
         uint32_t its_rank;
-        if (channel->calls > 0 && weft_control_channel_is_member(channel, rank, &its_rank)) {
+        if (channel->have_all_called && weft_control_channel_is_member(channel, rank, &its_rank)) {
             return true;
         }
     }
@@ -162,8 +162,7 @@ bool weft_heal_has_closed(const struct weft_control *control, uint32_t rank)
     struct weft_net_dial dial;
     weft_status_t status;
     if (!weft_heal_is_near(control, rank) || !is_pid_known(control, rank) ||
-        weft_heal_has_ended(control, rank) || weft_heal_is_stopped(control, rank) ||
-        !has_called(control, rank)) {
+        weft_heal_is_stopped(control, rank) || !has_called(control, rank)) {
         return false;
     }
     weft_heal_local_name(control, rank, name);
@@ -171,7 +170,9 @@ bool weft_heal_has_closed(const struct weft_control *control, uint32_t rank)
     if (status == WEFT_OK) {
         weft_fd_close(dial.fd);
     }
-    return status == WEFT_ERR_NETWORK;
+    return status == WEFT_ERR_NETWORK &&
+           !weft_control_process_is_ending((pid_t)control->table.pid[rank],
+                                           control->heal->lived_ticks);
 }
 
 static bool is_stray(const struct weft_control *control, uint32_t rank)

@@ -23,7 +23,8 @@
 #include <unistd.h>
 
 #define STAT_LEN 512
-#define THREADS_AT 17 /* words behind the state */
+#define FLAGS_AT 6 /* words behind the state */
+#define THREADS_AT 17
 #define STARTED_AT 19
 #define LATE_MS 50    /* a beat of ours that is later has slept */
 #define OVERDUE_MS 75 /* LATE_MS, and a little */
@@ -143,6 +144,15 @@ bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks)
     /* its first thread may have ended alone */
     return facts[0] == '\0' || (is_over && fact(facts, THREADS_AT) <= 1) ||
            fact(facts, STARTED_AT) > lived_ticks + 1; /* another one has its number now */
+}
+
+bool weft_control_process_is_ending(pid_t pid, uint64_t lived_ticks)
+{
+    enum { EXITING = 4 }; /* the kernel's PF_EXITING: set before anything is closed */
+    char facts[STAT_LEN];
+    process_facts(pid, facts);
+    return (fact(facts, FLAGS_AT) & EXITING) != 0 ||
+           weft_control_process_has_ended(pid, lived_ticks);
 }
 
 bool weft_control_process_is_stopped(pid_t pid)

@@ -58,8 +58,7 @@ static struct weft_control_still find_below(const struct weft_control *control)
         const struct weft_control_child *child = &control->children[i];
         if (child->conn != NULL && is_neighbour_still(control, child->conn)) {
             add(control, &still, child->rank);
-        }
-        if (child->conn != NULL) {
+        } else if (child->conn != NULL) { /* what it said last is old otherwise */
             add(control, &still, child->still.rank);
             still.are_more = still.are_more || child->still.are_more;
         }
@@ -137,9 +136,10 @@ uint32_t weft_control_still_find(struct weft_control *control, uint64_t comm, bo
         }
     }
     for (uint32_t i = 0; i < control->child_count && !search.is_member; i++) {
-        note_neighbour(&search, control->children[i].conn);
-        if (control->children[i].conn != NULL) {
-            note(&search, control->children[i].still.rank);
+        struct weft_net_conn *conn = control->children[i].conn;
+        if (conn != NULL) {
+            bool is_still = is_neighbour_still(control, conn);
+            note(&search, is_still ? conn->peer_rank : control->children[i].still.rank);
         }
     }
     *is_member_p = search.is_member;

@@ -424,8 +424,8 @@ void weft_control_ways_opened(struct weft_control *control, struct weft_net_conn
              name, conn->peer_text);
 }
 
-/* The parent's doors are open as long as it lives. But one that refuses may be a firewall's doing; the one that we came in by
- * was open, and all together are the host's word. */
+/* The parent's doors are open as long as it lives. But one that refuses may be a firewall's doing: the NIC that we came in by
+ * was none, and all together are the host's word. */
 static bool is_parent_over(const struct weft_control_ways *ways)
 {
     uint32_t used = way_of(ways, ways->control->parent);
