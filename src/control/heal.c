@@ -22,9 +22,7 @@
 #include "control/heal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SERVE_MS 20     /* after the start, where every microsecond counts */
 #define PATIENCE_MS 120 /* then one on this host that does not listen counts as out */
@@ -118,61 +116,6 @@ static void take_parent(struct weft_control *control, struct weft_net_conn *conn
     weft_control_tell_below(control, conn); /* after all these: a new coordinator waits for it */
     weft_control_shrink_tell(control, conn);
     weft_log(control, INFO, "this rank is below rank %u now", conn->peer_rank);
-}
-
-/* Does the number of its process say anything here? */
-static bool is_pid_known(const struct weft_control *control, uint32_t rank)
-{
-    const uint32_t *pid = control->table.pid;
-    return ((pid[rank] | pid[control->self.rank]) & WEFT_WIRE_PID_FOREIGN) == 0;
-}
-
-/* A rank that has made no call yet does not listen, and lives. */
-bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank)
-{
-    return is_pid_known(control, rank) &&
-           weft_control_process_has_ended((pid_t)control->table.pid[rank],
-                                          control->heal->lived_ticks);
-}
-
-bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank)
-{
-    return is_pid_known(control, rank) && weft_heal_is_near(control, rank) &&
-           weft_control_process_is_stopped((pid_t)control->table.pid[rank]);
-}
-
-/* It took part in a call that needs everybody: since then it listened, until it closed. */
-static bool has_called(const struct weft_control *control, uint32_t rank)
-{
-    for (struct weft_list *node = control->channels.next; node != &control->channels;
-         node = node->next) {
-        const struct weft_control_channel *channel =
-            WEFT_CONTAINER_OF(node, struct weft_control_channel, node);
-        uint32_t its_rank;
-        if (channel->have_all_called && weft_control_channel_is_member(channel, rank, &its_rank)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool weft_heal_has_closed(const struct weft_control *control, uint32_t rank)
-{
-    char name[WEFT_WIRE_NAME_LEN];
-    struct weft_net_dial dial;
-    weft_status_t status;
-    if (!weft_heal_is_near(control, rank) || !is_pid_known(control, rank) ||
-        weft_heal_is_stopped(control, rank) || !has_called(control, rank)) {
-        return false;
-    }
-    weft_heal_local_name(control, rank, name);
-    status = weft_net_connect_local(name, weft_clock_ns(), &dial);
-    if (status == WEFT_OK) {
-        weft_fd_close(dial.fd);
-    }
-    return status == WEFT_ERR_NETWORK &&
-           !weft_control_process_is_ending((pid_t)control->table.pid[rank],
-                                           control->heal->lived_ticks);
 }
 
 static bool is_stray(const struct weft_control *control, uint32_t rank)

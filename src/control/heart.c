@@ -13,19 +13,12 @@
 #include "control/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#define STAT_LEN 512
-#define FLAGS_AT 6 /* words behind the state */
-#define THREADS_AT 17
-#define STARTED_AT 19
 #define LATE_MS 50    /* a beat of ours that is later has slept */
 #define OVERDUE_MS 75 /* LATE_MS, and a little */
 #define SLEPT_MS 1000
@@ -91,75 +84,6 @@ static void open_pidfd(struct weft_control_watch *watch, const struct weft_net_c
     if (weft_engine_add(watch->control->engine, &watch->source, fd, EPOLLIN) != WEFT_OK) {
         weft_fd_close(fd);
     }
-}
-
-/* "S 1 …": state, and what else there is of a process behind its name. "": there is none. "?": nobody knows. */
-static void process_facts(pid_t pid, char facts[STAT_LEN])
-{
-    char path[32];
-    char stat[STAT_LEN];
-    const char *state;
-    ssize_t len = -1;
-    int fd;
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        len = read(fd, stat, sizeof(stat) - 1);
-    }
-    snprintf(facts, STAT_LEN, "%s", len < 0 && (errno == ENOENT || errno == ESRCH) ? "" : "?");
-    if (fd >= 0) {
-        close(fd);
-    }
-    stat[len > 0 ? len : 0] = '\0';
-    state = strrchr(stat, ')'); /* pid (name) state …; a name may hold anything */
-    if (state != NULL && state[1] == ' ') {
-        snprintf(facts, STAT_LEN, "%s", state + 2);
-    }
-}
-
-/* 0: not known */
-static uint64_t fact(const char *facts, int at)
-{
-    for (int i = 0; i < at && facts != NULL; i++) {
-        facts = strchr(facts, ' ');
-        facts += facts != NULL;
-    }
-    return facts != NULL ? strtoull(facts, NULL, 10) : 0;
-}
-
-uint64_t weft_control_ticks_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * (uint64_t)sysconf(_SC_CLK_TCK) +
-           (uint64_t)now.tv_nsec * (uint64_t)sysconf(_SC_CLK_TCK) / 1000000000u;
-}
-
-bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks)
-{
-    char facts[STAT_LEN];
-    bool is_over;
-    process_facts(pid, facts);
-    is_over = facts[0] == 'Z' || facts[0] == 'X';
-    /* its first thread may have ended alone */
-    return facts[0] == '\0' || (is_over && fact(facts, THREADS_AT) <= 1) ||
-           fact(facts, STARTED_AT) > lived_ticks + 1; /* another one has its number now */
-}
-
-bool weft_control_process_is_ending(pid_t pid, uint64_t lived_ticks)
-{
-    enum { EXITING = 4 }; /* the kernel's PF_EXITING: set before anything is closed */
-    char facts[STAT_LEN];
-    process_facts(pid, facts);
-    return (fact(facts, FLAGS_AT) & EXITING) != 0 ||
-           weft_control_process_has_ended(pid, lived_ticks);
-}
-
-bool weft_control_process_is_stopped(pid_t pid)
-{
-    char facts[STAT_LEN];
-    process_facts(pid, facts);
-    return facts[0] == 'T' || facts[0] == 't';
 }
 
 /* Since when it has been silent; 0: it is not. */

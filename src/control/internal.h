@@ -388,14 +388,16 @@ void weft_control_shrink_moved(struct weft_control *control);
 void weft_control_shrink_tell(struct weft_control *control, struct weft_net_conn *conn);
 void weft_control_shrinks_close(struct weft_control *control);
 
-/* ---- heart.c ---- */
-weft_status_t weft_control_heart_open(struct weft_control *control);
+/* ---- process.c ---- */
 /* Is the process that had this number at that time (of our pid namespace) over? Where nobody can tell, it is not. */
 bool weft_control_process_has_ended(pid_t pid, uint64_t lived_ticks);
 /* The same, or about to be: what it had open may be closed already. */
 bool weft_control_process_is_ending(pid_t pid, uint64_t lived_ticks);
 uint64_t weft_control_ticks_now(void);
 bool weft_control_process_is_stopped(pid_t pid);
+
+/* ---- heart.c ---- */
+weft_status_t weft_control_heart_open(struct weft_control *control);
 /* We have slept, stopped or starved, and have not read yet what was said meanwhile. */
 bool weft_control_heart_is_waking(struct weft_control *control);
 /* We have slept, a second ago at most, and have not heard since then from who was heard at that time. */
