@@ -12,6 +12,9 @@
  */
 #include "control/heal.h"
 
+#define TICK_MS                                                                                    \
+    10 /* of the kernel's clock, by which it knows when something was acknowledged, at most */
+
 /* When its next beat was overdue. */
 static uint64_t overdue_ns(const struct weft_control *control, const struct weft_net_conn *conn)
 {
@@ -26,7 +29,8 @@ bool weft_control_still_is_answered(const struct weft_control *control,
 
 void weft_control_still_ask(const struct weft_control *control, struct weft_net_conn *conn)
 {
-    if (conn->spoken_ns <= overdue_ns(control, conn) && weft_net_conn_queued(conn) == 0) {
+    if (conn->spoken_ns <= overdue_ns(control, conn) + TICK_MS * WEFT_NS_PER_MS &&
+        weft_net_conn_queued(conn) == 0) {
         weft_control_mend_beat(conn);
     }
 }
@@ -162,7 +166,7 @@ static bool is_told_of(struct weft_control *control, uint32_t rank)
     const struct weft_net_conn *way = weft_control_way_to(control, rank);
     for (uint32_t i = 0; way != NULL && i < control->child_count; i++) {
         const struct weft_control_child *child = &control->children[i];
-        if (child->conn == way) {
+        if (child->conn == way && !is_neighbour_still(control, child->conn)) {
             return child->still.rank == rank || child->still.are_more;
         }
     }

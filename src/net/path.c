@@ -78,19 +78,25 @@ bool weft_net_conn_is_path_dead(struct weft_net_conn *conn, uint64_t for_ms)
            ((is_resending || is_stuck) && info.tcpi_last_ack_recv >= for_ms);
 }
 
+/* Sent again, and not in vain: the peer's kernel says of what it had already (a probe of the last bytes, sent because it takes
+ * 40 ms to acknowledge them). */
+static uint32_t lost(const struct tcp_info *info)
+{
+    return info->tcpi_total_retrans - info->tcpi_dsack_dups;
+}
+
 void weft_net_conn_note_resent(struct weft_net_conn *conn)
 {
     struct tcp_info info;
     if (ask_kernel(conn, &info)) {
-        conn->resent = info.tcpi_total_retrans;
+        conn->resent = lost(&info);
     }
 }
 
 bool weft_net_conn_is_acking(const struct weft_net_conn *conn, uint64_t since_ns)
 {
     struct tcp_info info;
-    return ask_kernel(conn, &info) && info.tcpi_unacked == 0 &&
-           info.tcpi_total_retrans == conn->resent &&
+    return ask_kernel(conn, &info) && info.tcpi_unacked == 0 && lost(&info) == conn->resent &&
            weft_clock_ns() - info.tcpi_last_ack_recv * WEFT_NS_PER_MS > since_ns;
 }
 
