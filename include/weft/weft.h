@@ -199,14 +199,14 @@ weft_status_t weft_abort(weft_comm_t comm, const char *reason);
 weft_status_t weft_dump(weft_comm_t comm, const char *path);
 
 /* Flushes what this rank sent, tells the others and frees everything. Local: it does not wait for
- * the other ranks; calls of theirs that still need this rank fail with ERR_PEER "closed". So may calls
- * between ranks that reached each other through it, the root above all: let the ranks meet in a
- * barrier before they close. Requests that are not done end here and must not be used any more. NULL is
- * fine. Always returns, within a second; within three where the path to another host has just died and
- * its last words must find another one, or while a rank between it and the coordinator is stopped.
- * ERR_FORKED (nothing is touched), ERR_BUSY (split communicators are still open); ERR_TIMEOUT: closed, but
- * a rank, which is named, has not taken the last messages to it within half a second (it is stopped, or has
- * not made any call yet): they are lost. */
+ * the other ranks, except right after a failure until they have heard of it (0.4 s at most); calls of theirs
+ * that still need this rank fail with ERR_PEER "closed". So may calls between ranks that reached each other
+ * through it, the root above all: let the ranks meet in a barrier before they close. Requests that are not
+ * done end here and must not be used any more. NULL is fine. Always returns, within a second; within three
+ * where the path to another host has just died and its last words must find another one, or while a rank
+ * between it and the coordinator is stopped. ERR_FORKED (nothing is touched), ERR_BUSY (split communicators
+ * are still open); ERR_TIMEOUT: closed, but a rank, which is named, has not taken the last messages to it
+ * within half a second (it is stopped, or has not made any call yet): they are lost. */
 weft_status_t weft_comm_close(weft_comm_t comm);
 
 /* ---- the control plane: small messages over the tree that start-up built ------------------- */

@@ -104,6 +104,9 @@ void weft_comm_job_close(struct weft_job *job)
     if (job == NULL) {
         return;
     }
+    if (job->control != NULL) {
+        weft_control_await_word(job->control); /* a verdict may have come just now */
+    }
     weft_comm_messages_close(job);
     weft_comm_dump_leave(job); /* nobody tells of failures any more */
     if (job->engine != NULL) {

@@ -508,6 +508,7 @@ void weft_control_heal_close(struct weft_control *control)
     }
     weft_heal_hear_close(heal);
     weft_heal_below_close(heal);
+    free(heal->refusing_ns);
     weft_heal_reports_close(heal);
     weft_net_acceptor_close(heal->local);
     weft_net_acceptor_close(heal->tcp);

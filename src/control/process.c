@@ -14,6 +14,8 @@
 #define FLAGS_AT 6 /* words behind the state */
 #define THREADS_AT 17
 #define STARTED_AT 19
+/* It may have been stopped, or without descriptors, just when it was to listen. */
+#define REFUSING_MS 450
 
 /* "S 1 …": state, and what else there is of a process behind its name. "": there is none. "?": nobody knows. */
 static void process_facts(pid_t pid, char facts[STAT_LEN])
@@ -73,7 +75,8 @@ bool weft_control_process_is_ending(pid_t pid, uint64_t lived_ticks)
     enum { EXITING = 4 }; /* the kernel's PF_EXITING: set before anything is closed */
     char facts[STAT_LEN];
     process_facts(pid, facts);
-    return (fact(facts, FLAGS_AT) & EXITING) != 0 ||
+    /* the first thread may have ended alone */
+    return (facts[0] != 'Z' && (fact(facts, FLAGS_AT) & EXITING) != 0) ||
            weft_control_process_has_ended(pid, lived_ticks);
 }
 
@@ -107,7 +110,7 @@ bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank)
            weft_control_process_is_stopped((pid_t)control->table.pid[rank]);
 }
 
-/* It took part in a call that needs everybody: since then it listened, until it closed. */
+/* It took part in a call that needs everybody: a moment after the start it listened, until it closed. */
 static bool has_called(const struct weft_control *control, uint32_t rank)
 {
     for (struct weft_list *node = control->channels.next; node != &control->channels;
@@ -122,7 +125,8 @@ static bool has_called(const struct weft_control *control, uint32_t rank)
     return false;
 }
 
-bool weft_heal_has_closed(const struct weft_control *control, uint32_t rank)
+/* Though its process goes on. */
+static bool is_refusing(const struct weft_control *control, uint32_t rank)
 {
     char name[WEFT_WIRE_NAME_LEN];
     struct weft_net_dial dial;
@@ -139,4 +143,23 @@ bool weft_heal_has_closed(const struct weft_control *control, uint32_t rank)
     return status == WEFT_ERR_NETWORK &&
            !weft_control_process_is_ending((pid_t)control->table.pid[rank],
                                            control->heal->lived_ticks);
+}
+
+bool weft_heal_has_closed(struct weft_control *control, uint32_t rank)
+{
+    struct weft_control_heal *heal = control->heal;
+    bool is = is_refusing(control, rank);
+    if (heal->refusing_ns == NULL) {
+        heal->refusing_ns = calloc(control->self.ranks, sizeof(*heal->refusing_ns));
+    }
+    if (heal->refusing_ns == NULL || !is) {
+        if (heal->refusing_ns != NULL) {
+            heal->refusing_ns[rank] = 0;
+        }
+        return false;
+    }
+    if (heal->refusing_ns[rank] == 0) {
+        heal->refusing_ns[rank] = weft_clock_ns();
+    }
+    return weft_clock_ns() >= heal->refusing_ns[rank] + REFUSING_MS * WEFT_NS_PER_MS;
 }

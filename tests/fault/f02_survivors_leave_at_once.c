@@ -16,7 +16,7 @@
 #define SUMS 20 /* before the root dies */
 #define DIED 9
 
-#define SHRINK_NS (UINT64_C(2000000000) * JOB_SLOWNESS) /* alone */
+#define SHRINK_NS (UINT64_C(3000000000) * JOB_SLOWNESS) /* alone */
 
 #define VERDICT 0 /* + rank: number */
 #define LEFT 16   /* how many have closed */

@@ -37,6 +37,7 @@ struct plan {
     int stopped, actor;
     int leaver;    /* closes and ends before; 0: nobody does */
     bool is_early; /* the stopped one stands still for long before */
+    bool is_new;   /* it stops so soon after the start that nobody can be its child yet */
 };
 
 static weft_status_t sum(weft_comm_t comm)
@@ -78,6 +79,9 @@ static int body(int rank, struct harness_shared *shared, void *arg)
         return harness_say(shared, rank, -1, "could not start: %s", weft_error_text());
     }
     atomic_fetch_add(&shared->word[READY], 1);
+    if (plan->is_new && rank == plan->stopped) {
+        raise(SIGSTOP);
+    }
     if (plan->leaver != 0 && rank == plan->leaver) {
         harness_wait_for(&shared->word[LEAVE], 1, MESSAGES_WAIT_MS);
         weft_comm_close(comm);
@@ -232,6 +236,8 @@ static void the_root_dies_while_the_next_one_stands_still(void **state)
         check((struct plan){
             .path = *state, .degree = "64", .deed = DIES, .stopped = 1, .is_early = i == 1});
     }
+    check(
+        (struct plan){.path = *state, .degree = "64", .deed = DIES, .stopped = 1, .is_new = true});
 }
 
 int main(void)

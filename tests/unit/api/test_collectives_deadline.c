@@ -109,7 +109,7 @@ static void work_within_its_time_is_done(void **state)
 }
 
 /* The first call of a communicator, which met and was refused then: the next one has all its time. */
-#define REFUSED_MS 1000
+#define REFUSED_MS 2000
 
 static bool is_past(void *until_ns)
 {
