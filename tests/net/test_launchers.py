@@ -2,6 +2,7 @@
 """Starts under the launchers themselves: Open MPI, MPICH, weft run."""
 import re
 import shutil
+import tempfile
 import time
 
 import ranks
@@ -25,8 +26,9 @@ class Launchers(NetCase):
         if not shutil.which(launcher(1)[0]):
             self.skipTest("%s is not installed" % launcher(1)[0])
         argv = launcher(count) + [PROGRAM] + list(args)
-        # Open MPI keeps a folder per session and user: jobs of parallel tests shall not meet there
-        return self.start(argv, clean_env(TMPDIR=self.folder, **variables))
+        # Open MPI keeps a folder per user, which the first of two jobs to end takes from the other
+        folder = tempfile.mkdtemp(dir=self.folder)
+        return self.start(argv, clean_env(TMPDIR=folder, **variables))
 
     def started(self, job):
         """What the ranks said, by rank; the launcher mixes their lines."""
