@@ -53,7 +53,9 @@ static uint8_t *read_all(int fd, size_t *len_p)
 static char *make_plain(char *text)
 {
     for (char *at = text; *at != '\0'; at++) {
-        *at = (unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at;
+        if ((unsigned char)*at < 0x20 || *at == 0x7f) {
+            *at = '?';
+        }
     }
     return text;
 }

@@ -162,7 +162,7 @@ bool weft_comm_give_up(struct weft_collectives *it, const struct weft_comm_note 
                        const struct weft_exec_stuck *stuck, bool is_asked)
 {
     struct weft_control *control = it->comm->job->control;
-    uint32_t missing[2], count = 0;
+    uint32_t missing[2] = {0}, count = 0;
     char text[TEXT_LEN];
     weft_engine_lock(it->comm->job->engine);
     uint64_t final_ns = (weft_control_verdict_ms(control) - MARGIN_MS) * WEFT_NS_PER_MS;
