@@ -449,9 +449,8 @@ weft_status_t weft_comm_end(struct weft_comm *comm)
     }
     await_aborts(comm);
     record = weft_comm_record_closing(comm);
-    if (weft_control_channel_status(comm->channel) !=
-        WEFT_OK) { /* lanes may be quicker to say that we close */
-        weft_control_await_word(comm->job->control);
+    if (weft_control_channel_status(comm->channel) != WEFT_OK) {
+        weft_control_await_word(comm->job->control); /* lanes may be quicker to say that we close */
     }
     weft_comm_collectives_end(comm);
     status = weft_comm_messages_end(comm);

@@ -12,8 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define ABORT_MS                                                                                   \
-    100 /* who aborts waits so long for the coordinator's words, where nobody stands still on the way */
+/* Who aborts waits so long for the coordinator's words, where nobody stands still on the way. */
+#define ABORT_MS 100
 
 /* ---- one waiting call ---- */
 
@@ -255,9 +255,8 @@ static uint64_t give_up_abort(struct weft_control_op *op)
                             weft_control_heal_is_hopeful(op->channel->control) ||
                             weft_control_heal_is_hearing(op->channel->control))) {
         abort->is_late = true;
-        return weft_control_verdict_ms(
-            op->channel
-                ->control); /* it goes around who stands still, or to a coordinator that is found in a moment */
+        /* it goes around who stands still, or to a coordinator that is found in a moment */
+        return weft_control_verdict_ms(op->channel->control);
     }
     weft_control_channel_end(op->channel, WEFT_ERR_ABORTED, op->channel->control->self.rank,
                              abort->text);

@@ -51,8 +51,7 @@ struct weft_control_heal {
     uint64_t adopt_ns;
     unsigned vain; /* connections in a row that ended before their other end had spoken */
     uint64_t changed_ns, check_ns; /* somebody is gone since; look who has not come */
-    uint64_t
-        *refusing_ns; /* [ranks]: since when nobody listens there; owned; NULL: nobody was asked */
+    uint64_t *refusing_ns; /* [ranks]: since when nobody listens there; owned; NULL: not asked */
 };
 
 /* A connection beside the tree (aside.c). */
@@ -106,7 +105,7 @@ struct weft_control_heal *weft_heal_of(struct weft_control *control);
 bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank);
 /* Of this host: nobody listens there any more, and its process goes on. Found when it is asked again for a while. */
 bool weft_heal_has_closed(struct weft_control *control, uint32_t rank);
-/* The same: is it stopped? */
+/* Of this host: is it stopped? */
 bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank);
 /* The timer goes for what is due first. */
 void weft_heal_schedule(struct weft_control_heal *heal);

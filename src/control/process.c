@@ -148,18 +148,18 @@ static bool is_refusing(const struct weft_control *control, uint32_t rank)
 bool weft_heal_has_closed(struct weft_control *control, uint32_t rank)
 {
     struct weft_control_heal *heal = control->heal;
-    bool is = is_refusing(control, rank);
+    uint64_t *since_ns;
     if (heal->refusing_ns == NULL) {
         heal->refusing_ns = calloc(control->self.ranks, sizeof(*heal->refusing_ns));
     }
-    if (heal->refusing_ns == NULL || !is) {
-        if (heal->refusing_ns != NULL) {
-            heal->refusing_ns[rank] = 0;
-        }
+    if (heal->refusing_ns == NULL) {
         return false;
     }
-    if (heal->refusing_ns[rank] == 0) {
-        heal->refusing_ns[rank] = weft_clock_ns();
+    since_ns = &heal->refusing_ns[rank];
+    if (!is_refusing(control, rank)) {
+        *since_ns = 0;
+    } else if (*since_ns == 0) {
+        *since_ns = weft_clock_ns();
     }
-    return weft_clock_ns() >= heal->refusing_ns[rank] + REFUSING_MS * WEFT_NS_PER_MS;
+    return *since_ns != 0 && weft_clock_ns() >= *since_ns + REFUSING_MS * WEFT_NS_PER_MS;
 }
