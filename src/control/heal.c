@@ -221,8 +221,9 @@ static void give_up_target(struct weft_control_heal *heal)
 static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
 {
     struct weft_control *control = heal->control;
-    uint32_t ways =
-        weft_heal_is_near(control, heal->target) ? 0 : weft_heal_ways_there(control, heal->target);
+    uint32_t ways = weft_heal_is_near(control, heal->target)
+                        ? 0
+                        : weft_control_ways_count(control, heal->target);
     bool is_refused;
     if (heal->attempt != NULL && ways > 0 && now_ns >= heal->way_ns + WAY_MS * WEFT_NS_PER_MS &&
         !weft_net_conn_is_answered(heal->attempt)) {
@@ -512,9 +513,6 @@ void weft_control_heal_close(struct weft_control *control)
     weft_heal_reports_close(heal);
     weft_net_acceptor_close(heal->local);
     weft_net_acceptor_close(heal->tcp);
-    for (uint32_t i = 0; i < WEFT_CONTROL_NICS; i++) {
-        weft_net_acceptor_close(heal->more[i]);
-    }
     free(heal);
     control->heal = NULL;
 }

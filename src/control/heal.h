@@ -13,10 +13,10 @@
 
 struct weft_control_heal {
     struct weft_control *control;
-    struct weft_net_acceptor *local, *tcp;             /* owned; NULL: not open */
-    struct weft_net_acceptor *more[WEFT_CONTROL_NICS]; /* tcp's port at our other NICs; owned */
-    struct weft_engine_timer timer; /* the earliest of the times below; 0: not due */
+    struct weft_net_acceptor *local, *tcp; /* owned; NULL: not open */
+    struct weft_engine_timer timer;        /* the earliest of the times below; 0: not due */
     uint64_t serve_ns, port_ns;
+    uint64_t doors_ns;    /* until then the doors of who led this host are waited for; 0: not */
     uint64_t lived_ticks; /* since boot: every rank lived then */
 
     /* going up */
@@ -25,7 +25,7 @@ struct weft_control_heal {
     uint64_t parent_heard_ns; /* the latest of the one that is gone */
     uint32_t target;
     uint64_t target_ns;      /* since when it is asked */
-    uint32_t way;            /* on another host: by which (ways.c); 0: as the table says */
+    uint32_t way;            /* on another host: by which (ways_hosts.c); 0: as the table says */
     uint64_t way_ns;         /* since when by that one */
     bool is_target_there;    /* somebody listens */
     bool is_target_refusing; /* its host is there, and nobody listens: so it was the last time */
@@ -91,8 +91,6 @@ static inline bool weft_heal_has_port(const struct weft_control *control, uint32
 }
 
 /* ---- heal_dial.c ---- */
-/* How many ways lead to its host, besides the one of the table. */
-uint32_t weft_heal_ways_there(const struct weft_control *control, uint32_t rank);
 /* *is_refused_p: there is nobody who listens. */
 weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
                              enum weft_wire_purpose purpose, struct weft_net_conn **conn_p,

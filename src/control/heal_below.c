@@ -76,6 +76,7 @@ bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *co
     weft_control_tell_closed(control,
                              conn); /* after it: who closed may have done so for a verdict */
     weft_control_shrink_tell(control, conn);
+    weft_control_ways_tell(control, conn);
     weft_log(control, INFO, "rank %u is below this rank now", conn->peer_rank);
     return true;
 }

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How one who is gone is replaced by another: connections of our own, to who is above us now, is to be below us, or around
- * one who stands still. Everybody heard of one address per host in the start. Of its parent's host a rank knows the
- * others, too (ways.c); whoever leads that host listens at the same port there.
+ * one who stands still. Everybody heard of one address per host in the start. Of hosts above a rank may know others, too
+ * (ways_hosts.c).
  */
 #include "control/heal.h"
-
-/* The parent's host may have other NICs than the one that everybody heard of, and that one may be dead. */
-uint32_t weft_heal_ways_there(const struct weft_control *control, uint32_t rank)
-{
-    return control->parent_rank < control->self.ranks &&
-                   control->table.group_of[rank] == control->table.group_of[control->parent_rank]
-               ? weft_control_ways_count(control)
-               : 0;
-}
 
 static weft_status_t connect_far(struct weft_control *control, uint32_t rank,
                                  enum weft_wire_purpose purpose, struct weft_net_dial *dial_p)
@@ -22,8 +13,8 @@ static weft_status_t connect_far(struct weft_control *control, uint32_t rank,
         &control->table.group[control->table.group_of[rank]].addr;
     uint32_t way = purpose == WEFT_WIRE_HEAL ? control->heal->way : 0;
     struct sockaddr_storage addr;
-    if (way > 0 && way <= weft_heal_ways_there(control, rank)) {
-        return weft_control_ways_connect(control, way, table_addr->port, dial_p);
+    if (way > 0 && way <= weft_control_ways_count(control, rank)) {
+        return weft_control_ways_connect(control, rank, way, dial_p);
     }
     weft_status_t status = weft_net_addr_from_wire(table_addr, &addr);
     return status == WEFT_OK ? weft_net_connect(&addr, dial_p) : status;

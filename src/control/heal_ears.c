@@ -5,7 +5,7 @@
  */
 #include "control/heal.h"
 
-#include <string.h>
+#define DOORS_MS 200 /* after its port the doors of who led this host come free, too */
 
 static weft_status_t serve(struct weft_control *control, int fd,
                            struct weft_net_acceptor **acceptor_p)
@@ -65,49 +65,39 @@ void weft_control_heal_open_port(struct weft_control *control, struct weft_wire_
     }
 }
 
-/* At the same port of our other NICs, for those who know of them (ways.c). Where it is taken, nobody comes by that one. */
-static void serve_others(struct weft_control_heal *heal, const struct weft_wire_addr *main)
-{
-    struct weft_control *control = heal->control;
-    struct weft_control_observer *observer = control->observer;
-    struct weft_control_nic nics[WEFT_CONTROL_NICS];
-    uint32_t count = observer != NULL ? observer->nics(observer, nics) : 0;
-    for (uint32_t i = 0; i < count && count > 1; i++) {
-        struct weft_control_door door = {.tcp = -1, .local = -1};
-        struct weft_wire_addr addr;
-        weft_net_addr_to_wire(&nics[i].addr, &addr);
-        weft_net_addr_set_port(&nics[i].addr, main->port);
-        if (memcmp(addr.bytes, main->bytes, sizeof(addr.bytes)) != 0 &&
-            weft_control_door_open(&nics[i].addr, "", NULL, &door) == WEFT_OK &&
-            serve(control, door.tcp, &heal->more[i]) == WEFT_OK) {
-            weft_net_acceptor_keep_to(heal->more[i], nics[i].name, nics[i].prefix_len);
-        }
-    }
-}
-
-/* Who led this host is gone, and we lead it now. The kernel gives the port away when that process has ended. */
-void weft_heal_take_over_port(struct weft_control_heal *heal)
+static weft_status_t serve_port(struct weft_control_heal *heal)
 {
     struct weft_control *control = heal->control;
     const struct weft_wire_addr *addr =
         &control->table.group[control->table.group_of[control->self.rank]].addr;
     struct sockaddr_storage here;
     struct weft_control_door door = {.tcp = -1, .local = -1};
-    weft_status_t status;
+    weft_status_t status = weft_net_addr_from_wire(addr, &here);
+    status = status == WEFT_OK ? weft_control_door_open(&here, "", NULL, &door) : status;
+    return status == WEFT_OK ? serve(control, door.tcp, &heal->tcp) : status;
+}
+
+/* Who led this host is gone, and we lead it now. The kernel gives the port away when that process has ended. At the same port of
+ * our other NICs those come who know of them (ways_hosts.c); where somebody else has it, nobody does. */
+void weft_heal_take_over_port(struct weft_control_heal *heal)
+{
+    struct weft_control *control = heal->control;
     heal->port_ns = 0;
-    if (heal->tcp != NULL || control->tree.groups < 2 ||
-        !weft_heal_has_port(control, control->self.rank)) {
+    if (control->tree.groups < 2 || !weft_heal_has_port(control, control->self.rank)) {
         return;
     }
-    status = weft_net_addr_from_wire(addr, &here);
-    status = status == WEFT_OK ? weft_control_door_open(&here, "", NULL, &door) : status;
-    status = status == WEFT_OK ? serve(control, door.tcp, &heal->tcp) : status;
-    if (status == WEFT_ERR_BUSY) {
-        heal->port_ns = weft_clock_after_ms(RETRY_MS);
-    } else if (status != WEFT_OK) {
-        heal->port_ns = weft_clock_after_ms(ALONE_MS);
-    } else {
-        serve_others(heal, addr);
+    if (heal->tcp == NULL) {
+        weft_status_t status = serve_port(heal);
+        if (status != WEFT_OK) {
+            heal->port_ns = weft_clock_after_ms(status == WEFT_ERR_BUSY ? RETRY_MS : ALONE_MS);
+            return;
+        }
+        heal->doors_ns = weft_clock_after_ms(DOORS_MS);
+    }
+    if (heal->doors_ns != 0) {
+        bool is_done = weft_control_ways_inherit(control) || weft_clock_ns() >= heal->doors_ns;
+        heal->doors_ns = is_done ? 0 : heal->doors_ns;
+        heal->port_ns = is_done ? 0 : weft_clock_after_ms(RETRY_MS);
     }
 }
 

@@ -202,7 +202,7 @@ uint32_t weft_control_pair(const struct weft_control_nic *nics, uint32_t nic_cou
                            const struct sockaddr_storage *doors, uint32_t door_count,
                            struct weft_control_pair pairs[WEFT_CONTROL_WAYS]);
 
-/* ---- ways.c: how they are replaced ---- */
+/* ---- ways.c, ways_back.c, ways_hosts.c: how they are replaced ---- */
 /* With every heartbeat. */
 void weft_control_ways_beat(struct weft_control *control);
 /* The path to the parent is dead; false: there is no other, or it is looked for already. */
@@ -221,13 +221,18 @@ void weft_control_ways_hello(struct weft_control *control, struct weft_net_conn 
 void weft_control_ways_left(struct weft_net_conn *conn);
 /* A child's connection has ended: true if another one had come before, which takes its place. */
 bool weft_control_ways_replace(struct weft_control *control, struct weft_net_conn *conn);
-/* The ways to the parent's host, 1 … count, known until there is another one. By which of them does its connection go (0:
- * none)? Begins to connect to that port there. */
-uint32_t weft_control_ways_count(const struct weft_control *control);
-uint32_t weft_control_ways_used(const struct weft_control *control,
-                                const struct weft_net_conn *conn);
-weft_status_t weft_control_ways_connect(const struct weft_control *control, uint32_t way,
-                                        uint16_t port, struct weft_net_dial *dial_p);
+/* Who led this host is gone: its doors are ours. false: the kernel has not given them all away yet. */
+bool weft_control_ways_inherit(struct weft_control *control);
+/* Where hosts above ours listen: a DOORS frame; all that is known, to a new child. */
+void weft_control_ways_doors_arrived(struct weft_control *control, const struct weft_net_conn *from,
+                                     const struct weft_wire_frame *frame, const uint8_t *payload);
+void weft_control_ways_tell(const struct weft_control *control, struct weft_net_conn *conn);
+/* The ways to a host, besides the address that everybody heard of: 1 … count. By which of them does a connection go (0: none)?
+ * Begins to connect to whoever leads that host. */
+uint32_t weft_control_ways_count(struct weft_control *control, uint32_t rank);
+uint32_t weft_control_ways_used(struct weft_control *control, const struct weft_net_conn *conn);
+weft_status_t weft_control_ways_connect(struct weft_control *control, uint32_t rank, uint32_t way,
+                                        struct weft_net_dial *dial_p);
 /* There is another parent: its ways are not known. */
 void weft_control_ways_renew(struct weft_control *control);
 /* This neighbour is lost. */

@@ -233,6 +233,9 @@ void weft_control_arrived(struct weft_control *control, struct weft_net_conn *fr
     case WEFT_WIRE_WAYS:
         weft_control_ways_arrived(control, from, frame, payload);
         break;
+    case WEFT_WIRE_DOORS:
+        weft_control_ways_doors_arrived(control, from, frame, payload);
+        break;
     case WEFT_WIRE_RESUME:
         weft_control_ways_resumed(control, from, frame);
         break;

@@ -218,6 +218,7 @@ enum weft_wire_type {
     WEFT_WIRE_CLOSED,   /* up, then down: these ranks closed in good order */
     WEFT_WIRE_CALL,     /* dst: let us have a lane; payload: see dialling.c */
     WEFT_WIRE_WAYS,     /* up: how many NICs are here; down: addresses where one may come again */
+    WEFT_WIRE_DOORS,    /* down: those that src, of another host, was heard to have */
     WEFT_WIRE_RESUME,   /* first on a connection that replaces another: number frames had come */
     WEFT_WIRE_SHRINK,   /* up: the sender asks who goes on; payload: see control/shrink.c */
     WEFT_WIRE_SHRUNK,   /* to all: these do */

@@ -297,11 +297,11 @@ static uint32_t next_number(struct source *source)
 static struct weft_wire_frame next_frame(struct source *source)
 {
     static const uint64_t comms[] = {0, COMM, PART, 79};
-    static const uint8_t types[] = {WEFT_WIRE_HEARTBEAT, WEFT_WIRE_BYE,     WEFT_WIRE_CLOSED,
-                                    WEFT_WIRE_REPORT,    WEFT_WIRE_VERDICT, WEFT_WIRE_BELOW,
-                                    WEFT_WIRE_SHRINK,    WEFT_WIRE_SHRUNK,  WEFT_WIRE_GATHER,
-                                    WEFT_WIRE_SPREAD,    WEFT_WIRE_MAIL,    WEFT_WIRE_MAIL_ACK,
-                                    WEFT_WIRE_CALL,      WEFT_WIRE_WAYS,    WEFT_WIRE_RESUME};
+    static const uint8_t types[] = {
+        WEFT_WIRE_HEARTBEAT, WEFT_WIRE_BYE,    WEFT_WIRE_CLOSED, WEFT_WIRE_REPORT,
+        WEFT_WIRE_VERDICT,   WEFT_WIRE_BELOW,  WEFT_WIRE_SHRINK, WEFT_WIRE_SHRUNK,
+        WEFT_WIRE_GATHER,    WEFT_WIRE_SPREAD, WEFT_WIRE_MAIL,   WEFT_WIRE_MAIL_ACK,
+        WEFT_WIRE_CALL,      WEFT_WIRE_WAYS,   WEFT_WIRE_RESUME, WEFT_WIRE_DOORS};
     struct weft_wire_frame frame = {.type = types[next_byte(source) % sizeof(types)]};
     frame.flags = next_byte(source);
     frame.comm = comms[next_byte(source) % 4];

@@ -246,21 +246,36 @@ class HostsWithTwoNics(HostsCase):
     """The NIC of which everybody heard in the start is dead when the tree must be mended."""
     NICS = 2
 
-    def check_without_eth0(self, host):
-        def victims_of(job):
+    def check_without_eth0(self, host, victims_of):
+        """victims_of(job) says who is killed once the others have gone around it."""
+        def victims_after(job):
             self.lab.unplug(host, 0)
             moved = [job.rank[job.leader(one)] for one in ((1, 2) if host == 0 else (host,))]
             wait_until(lambda: all("died; it goes by" in one.stderr for one in moved), START_S,
                        "the other path")
-            return [0]
-        self.addCleanup(self.lab.plug, host, 0)
-        self.check(NINE, victims_of)
+            return victims_of(job)
+        try:
+            self.check(NINE, victims_after, gap_s=CHANCE.uniform(0, TOGETHER_S))
+        finally:
+            self.lab.plug(host, 0)
 
     def test_the_root_is_killed_whose_host_has_lost_its_first_nic(self):
-        self.check_without_eth0(0)
+        self.check_without_eth0(0, lambda job: [0])
 
     def test_the_root_is_killed_when_another_host_has_lost_its_first_nic(self):
-        self.check_without_eth0(1)
+        self.check_without_eth0(1, lambda job: [0])
+
+    def test_another_leader_is_killed_when_the_host_of_the_root_has_lost_its_first_nic(self):
+        """Who leads its host next was never connected to that of the root."""
+        self.check_without_eth0(0, lambda job: [job.leader(1)])
+
+    def test_another_leader_is_killed_when_its_host_has_lost_its_first_nic(self):
+        self.check_without_eth0(1, lambda job: [job.leader(1)])
+
+    def test_the_root_and_another_leader_are_killed_when_a_host_has_lost_its_first_nic(self):
+        for host in (0, 1):
+            with self.subTest(host):
+                self.check_without_eth0(host, lambda job: [0, job.leader(1)])
 
 
 if __name__ == "__main__":
