@@ -172,6 +172,20 @@ static void start_frame(struct weft_control_start *start, struct weft_net_conn *
 
 /* ---- what connections tell ---- */
 
+/* Who comes after a start that failed hears why, as those do who waited for it; and who would join through this rank, whose own
+ * way to the root failed, goes there itself. */
+static void refuse_late(const struct weft_control *control, struct weft_net_conn *conn)
+{
+    const struct weft_control_start *start = control->start;
+    if (start == NULL || start->status == WEFT_OK) {
+        weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "the start is over");
+    } else if (conn->purpose == WEFT_WIRE_JOIN && start->spec.door == NULL) {
+        weft_net_conn_close(conn);
+    } else {
+        weft_net_conn_refuse(conn, start->status, start->text);
+    }
+}
+
 static void on_hello(struct weft_net_conn *conn)
 {
     struct weft_control *control = conn->owner;
@@ -182,7 +196,7 @@ static void on_hello(struct weft_net_conn *conn)
     } else if (conn->purpose == WEFT_WIRE_HEAL || conn->purpose == WEFT_WIRE_ADOPT) {
         weft_control_heal_hello(control, conn);
     } else if (control->start == NULL || control->start->is_over != 0) {
-        weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "the start is over");
+        refuse_late(control, conn);
     } else if (conn->purpose == WEFT_WIRE_JOIN && !conn->is_local &&
                control->start->spec.door == NULL) {
         weft_net_conn_close(conn); /* it looks for the root, and tries another port */
