@@ -101,7 +101,10 @@ weft_status_t weft_heal_dial(struct weft_control *control, uint32_t rank,
 struct weft_control_heal *weft_heal_of(struct weft_control *control);
 /* A rank of this host: has its process ended? Where its number says nothing here, it has not. */
 bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank);
-/* Of this host: nobody listens there any more, and its process goes on. Found when it is asked again for a while. */
+/* Of this host: nobody listens there any more: it has closed, or its process is of another pid namespace and has ended. Found
+ * when it is asked again for a while. */
+bool weft_heal_has_left(struct weft_control *control, uint32_t rank);
+/* The same, and its process goes on. */
 bool weft_heal_has_closed(struct weft_control *control, uint32_t rank);
 /* Of this host: is it stopped? */
 bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank);

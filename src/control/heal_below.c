@@ -173,7 +173,7 @@ static void give_up(struct weft_control_heal *heal, struct adoption *adoption)
 {
     uint32_t rank = adoption->rank;
     bool is_near = weft_heal_is_near(heal->control, rank);
-    bool is_there = adoption->is_there && !weft_heal_has_closed(heal->control, rank);
+    bool is_there = adoption->is_there && !weft_heal_has_left(heal->control, rank);
     end(adoption);
     if (!is_there && is_near) {
         weft_heal_absent(heal->control, rank);
@@ -253,7 +253,7 @@ static bool look_at_strays(struct weft_control *control)
             continue;
         }
         if ((weft_heal_has_ended(control, rank) && !weft_control_aside_is_leaving(control, rank)) ||
-            weft_heal_has_closed(control, rank)) {
+            weft_heal_has_left(control, rank)) {
             weft_heal_absent(control, rank);
         } else {
             is_one = true;

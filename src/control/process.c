@@ -125,14 +125,14 @@ static bool has_called(const struct weft_control *control, uint32_t rank)
     return false;
 }
 
-/* Though its process goes on. */
+/* Though its process goes on, as far as its number says anything. */
 static bool is_refusing(const struct weft_control *control, uint32_t rank)
 {
     char name[WEFT_WIRE_NAME_LEN];
     struct weft_net_dial dial;
     weft_status_t status;
-    if (!weft_heal_is_near(control, rank) || !is_pid_known(control, rank) ||
-        weft_heal_is_stopped(control, rank) || !has_called(control, rank)) {
+    if (!weft_heal_is_near(control, rank) || weft_heal_is_stopped(control, rank) ||
+        !has_called(control, rank)) {
         return false;
     }
     weft_heal_local_name(control, rank, name);
@@ -141,11 +141,12 @@ static bool is_refusing(const struct weft_control *control, uint32_t rank)
         weft_fd_close(dial.fd);
     }
     return status == WEFT_ERR_NETWORK &&
-           !weft_control_process_is_ending((pid_t)control->table.pid[rank],
-                                           control->heal->lived_ticks);
+           !(is_pid_known(control, rank) &&
+             weft_control_process_is_ending((pid_t)control->table.pid[rank],
+                                            control->heal->lived_ticks));
 }
 
-bool weft_heal_has_closed(struct weft_control *control, uint32_t rank)
+bool weft_heal_has_left(struct weft_control *control, uint32_t rank)
 {
     struct weft_control_heal *heal = control->heal;
     uint64_t *since_ns;
@@ -162,4 +163,9 @@ bool weft_heal_has_closed(struct weft_control *control, uint32_t rank)
         *since_ns = weft_clock_ns();
     }
     return *since_ns != 0 && weft_clock_ns() >= *since_ns + REFUSING_MS * WEFT_NS_PER_MS;
+}
+
+bool weft_heal_has_closed(struct weft_control *control, uint32_t rank)
+{
+    return is_pid_known(control, rank) && weft_heal_has_left(control, rank);
 }
