@@ -159,7 +159,7 @@ struct weft_control_observer {
     /* Its control connection is dead; may messages still reach it by other ways? *is_alive_p: they do, as far
      * as is known; else it is being tried. */
     bool (*reaches)(struct weft_control_observer *observer, uint32_t rank, bool *is_alive_p);
-    /* Which NICs may a control connection go by? Returns how many; asked once, when it may matter. */
+    /* Which NICs may a control connection go by? Returns how many; asked until there are some. */
     uint32_t (*nics)(struct weft_control_observer *observer,
                      struct weft_control_nic nics[WEFT_CONTROL_NICS]);
 };

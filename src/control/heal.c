@@ -28,6 +28,7 @@
 #define PATIENCE_MS 120 /* then one on this host that does not listen counts as out */
 #define FAR_MS 500      /* the same on another host */
 #define WAY_MS 100      /* of these for one way, while there are others */
+#define HEIR_MS 20      /* where nobody listens */
 #define REFUSED_MS 200  /* the same where nobody listens: its next leader would at once */
 #define ADOPTER_MS 500
 #define VAIN_MAX 8
@@ -171,11 +172,13 @@ static bool is_open(const struct weft_control *control, uint32_t rank)
  * listen and runs has made no call yet. */
 static uint64_t patience_ms(const struct weft_control_heal *heal)
 {
-    const struct weft_control *control = heal->control;
+    struct weft_control *control = heal->control;
     if (!weft_heal_is_near(control, heal->target)) {
-        return !weft_heal_has_port(control, heal->target) ? CALLED_MS
-               : heal->is_target_refusing                 ? REFUSED_MS
-                                                          : FAR_MS;
+        uint64_t all_ms = (weft_control_ways_count(control, heal->target) + 1) * (uint64_t)WAY_MS;
+        return !weft_heal_has_port(control, heal->target)            ? CALLED_MS
+               : heal->is_target_refusing && !heal->is_target_silent ? REFUSED_MS
+               : all_ms > FAR_MS                                     ? all_ms
+                                                                     : FAR_MS;
     }
     return heal->attempt != NULL || weft_heal_is_stopped(control, heal->target)
                ? weft_control_heart_overdue_ns(control) / WEFT_NS_PER_MS
@@ -216,8 +219,8 @@ static void give_up_target(struct weft_control_heal *heal)
     }
 }
 
-/* A way on which no host answers, or that cannot be taken, is left for the next one. Where a host refuses, its next leader
- * is about to listen. */
+/* A way on which no host answers, or that cannot be taken, is left for the next one; where a host refuses, its next leader is
+ * about to listen. */
 static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
 {
     struct weft_control *control = heal->control;
@@ -229,13 +232,14 @@ static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
         !weft_net_conn_is_answered(heal->attempt)) {
         weft_net_conn_close(heal->attempt);
         heal->attempt = NULL;
+        heal->is_target_silent = true;
     }
     if (heal->attempt != NULL || !is_open(control, heal->target)) {
         return;
     }
     if (heal->way_ns == 0) {
         heal->way_ns = now_ns;
-    } else if (!heal->is_target_refusing || now_ns >= heal->way_ns + WAY_MS * WEFT_NS_PER_MS) {
+    } else if (!heal->is_target_refusing || now_ns >= heal->way_ns + HEIR_MS * WEFT_NS_PER_MS) {
         heal->way = (heal->way + 1) % (ways + 1);
         heal->way_ns = now_ns;
     }
@@ -269,7 +273,7 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
         heal->target = target;
         heal->target_ns = now_ns;
         heal->way_ns = 0;
-        heal->is_target_there = heal->is_target_refusing = false;
+        heal->is_target_there = heal->is_target_refusing = heal->is_target_silent = false;
     }
     if (is_patience_over(heal, now_ns)) {
         give_up_target(heal);
@@ -441,6 +445,19 @@ void weft_control_heal_opened(struct weft_control *control, struct weft_net_conn
     }
 }
 
+/* Was it refused by whom we called, or by whoever leads its host now? On a local socket nobody says who it is. */
+static bool is_word_of_target(const struct weft_control_heal *heal,
+                              const struct weft_net_conn *conn)
+{
+    const uint32_t *group_of = heal->control->table.group_of;
+    bool is_by_it =
+        conn->peer_rank == WEFT_WIRE_NO_RANK ||
+        (conn->peer_rank < heal->control->self.ranks && heal->target != WEFT_WIRE_NO_RANK &&
+         group_of[conn->peer_rank] == group_of[heal->target]);
+    return heal->target != WEFT_WIRE_NO_RANK && conn->is_refused && conn->is_proved &&
+           !conn->is_elsewhere && is_by_it;
+}
+
 void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn *conn)
 {
     struct weft_control_heal *heal = control->heal;
@@ -452,11 +469,11 @@ void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn
         weft_heal_adoption_missed(heal, conn);
     } else {
         heal->attempt = NULL;
-        heal->is_target_refusing = conn->error == ECONNREFUSED;
-        if (conn->is_refused && conn->is_proved && !conn->is_elsewhere &&
-            heal->target != WEFT_WIRE_NO_RANK) {
+        if (is_word_of_target(heal, conn)) {
             control->is_out[heal->target] = 1;
             weft_heal_below_strayed(heal);
+        } else {
+            heal->is_target_refusing = conn->error == ECONNREFUSED || conn->is_refused;
         }
     }
     weft_net_conn_close(conn);

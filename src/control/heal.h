@@ -16,7 +16,7 @@ struct weft_control_heal {
     struct weft_net_acceptor *local, *tcp; /* owned; NULL: not open */
     struct weft_engine_timer timer;        /* the earliest of the times below; 0: not due */
     uint64_t serve_ns, port_ns;
-    uint64_t doors_ns;    /* until then the doors of who led this host are waited for; 0: not */
+    uint64_t heir_ns;     /* since when we want the port of who led this host; 0: we do not */
     uint64_t lived_ticks; /* since boot: every rank lived then */
 
     /* going up */
@@ -29,6 +29,7 @@ struct weft_control_heal {
     uint64_t way_ns;         /* since when by that one */
     bool is_target_there;    /* somebody listens */
     bool is_target_refusing; /* its host is there, and nobody listens: so it was the last time */
+    bool is_target_silent;   /* by one way at least */
     struct weft_net_conn *attempt; /* owned */
     struct weft_net_conn *adopter; /* owned: one above has called, and has not said anything yet */
     struct weft_list reports;      /* of kept_report: until their verdicts come */
@@ -118,6 +119,8 @@ void weft_heal_local_name(const struct weft_control *control, uint32_t rank,
 void weft_heal_serve_local(struct weft_control_heal *heal);
 /* If who led this host is gone and we lead it now. The kernel gives the port away when that process has ended. */
 void weft_heal_take_over_port(struct weft_control_heal *heal);
+/* What is taken may just not have come free yet. */
+bool weft_heal_is_inheriting(const struct weft_control_heal *heal);
 
 /* ---- heal_reports.c ---- */
 /* To the new parent; or, when we coordinate or there is nobody to be told, as verdicts. */

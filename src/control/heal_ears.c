@@ -5,7 +5,7 @@
  */
 #include "control/heal.h"
 
-#define DOORS_MS 200 /* after its port the doors of who led this host come free, too */
+#define INHERIT_MS 200 /* so soon the kernel gives away what a process had that has ended */
 
 static weft_status_t serve(struct weft_control *control, int fd,
                            struct weft_net_acceptor **acceptor_p)
@@ -78,27 +78,32 @@ static weft_status_t serve_port(struct weft_control_heal *heal)
 }
 
 /* Who led this host is gone, and we lead it now. The kernel gives the port away when that process has ended. At the same port of
- * our other NICs those come who know of them (ways_hosts.c); where somebody else has it, nobody does. */
+ * our other NICs those come who know of them (ways_hosts.c), also when the first one cannot be listened at any more. */
 void weft_heal_take_over_port(struct weft_control_heal *heal)
 {
     struct weft_control *control = heal->control;
+    bool is_done;
     heal->port_ns = 0;
     if (control->tree.groups < 2 || !weft_heal_has_port(control, control->self.rank)) {
         return;
     }
-    if (heal->tcp == NULL) {
-        weft_status_t status = serve_port(heal);
-        if (status != WEFT_OK) {
-            heal->port_ns = weft_clock_after_ms(status == WEFT_ERR_BUSY ? RETRY_MS : ALONE_MS);
-            return;
-        }
-        heal->doors_ns = weft_clock_after_ms(DOORS_MS);
+    if (heal->tcp == NULL && heal->heir_ns == 0) {
+        heal->heir_ns = weft_clock_ns();
     }
-    if (heal->doors_ns != 0) {
-        bool is_done = weft_control_ways_inherit(control) || weft_clock_ns() >= heal->doors_ns;
-        heal->doors_ns = is_done ? 0 : heal->doors_ns;
-        heal->port_ns = is_done ? 0 : weft_clock_after_ms(RETRY_MS);
+    if (heal->heir_ns == 0) {
+        return; /* we led it from the start on */
     }
+    is_done = heal->tcp != NULL || serve_port(heal) == WEFT_OK;
+    is_done = weft_control_ways_inherit(control) && is_done;
+    if (!is_done) {
+        heal->port_ns = weft_clock_after_ms(weft_heal_is_inheriting(heal) ? RETRY_MS : ALONE_MS);
+    }
+}
+
+bool weft_heal_is_inheriting(const struct weft_control_heal *heal)
+{
+    return heal != NULL && heal->heir_ns != 0 &&
+           weft_clock_ns() < heal->heir_ns + INHERIT_MS * WEFT_NS_PER_MS;
 }
 
 void weft_control_heal_take(struct weft_control *control, struct weft_net_acceptor *acceptor)

@@ -262,6 +262,7 @@ static void heart_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     beat_neighbour(control, control->parent_watch, now_ns);
     weft_control_still_look(control);
     weft_control_aside_beat(control, now_ns);
+    weft_control_ways_note_nics(control);
     weft_control_ways_beat(control);
     weft_control_word_check(control);
     weft_engine_timer_set(

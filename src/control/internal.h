@@ -203,6 +203,8 @@ uint32_t weft_control_pair(const struct weft_control_nic *nics, uint32_t nic_cou
                            struct weft_control_pair pairs[WEFT_CONTROL_WAYS]);
 
 /* ---- ways.c, ways_back.c, ways_hosts.c: how they are replaced ---- */
+/* Our NICs, while all is well: who must find another host will need them. */
+void weft_control_ways_note_nics(struct weft_control *control);
 /* With every heartbeat. */
 void weft_control_ways_beat(struct weft_control *control);
 /* The path to the parent is dead; false: there is no other, or it is looked for already. */
@@ -221,7 +223,7 @@ void weft_control_ways_hello(struct weft_control *control, struct weft_net_conn 
 void weft_control_ways_left(struct weft_net_conn *conn);
 /* A child's connection has ended: true if another one had come before, which takes its place. */
 bool weft_control_ways_replace(struct weft_control *control, struct weft_net_conn *conn);
-/* Who led this host is gone: its doors are ours. false: the kernel has not given them all away yet. */
+/* Who led this host is gone: its doors are ours. false: not all of them yet. */
 bool weft_control_ways_inherit(struct weft_control *control);
 /* Where hosts above ours listen: a DOORS frame; all that is known, to a new child. */
 void weft_control_ways_doors_arrived(struct weft_control *control, const struct weft_net_conn *from,
@@ -385,9 +387,9 @@ void weft_control_shrink_arrived(struct weft_control *control, struct weft_net_c
                                  const struct weft_wire_frame *frame, const uint8_t *payload);
 /* Somebody is gone, or we coordinate: can anything be decided now? */
 void weft_control_shrink_check(struct weft_control *control);
-/* There is another coordinator: who waits asks it. */
 /* Somebody aborts while this rank shrinks: it goes its own way. */
 void weft_control_shrink_abort(struct weft_control_channel *channel, const char *text);
+/* There is another coordinator: who waits asks it. */
 void weft_control_shrink_moved(struct weft_control *control);
 /* What was decided, to a new neighbour. */
 void weft_control_shrink_tell(struct weft_control *control, struct weft_net_conn *conn);

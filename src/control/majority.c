@@ -55,6 +55,9 @@ enum weft_control_part weft_control_part_of(struct weft_control *control)
 {
     struct weft_control_heal *heal = control->heal;
     uint64_t now_ns = weft_clock_ns();
+    if (heal == NULL) {
+        return WEFT_PART_MOST; /* there was no memory for it: a tree that is not mended is of one part */
+    }
     if (now_ns < heal->part_ns + PART_MS * WEFT_NS_PER_MS) {
         return heal->part;
     }

@@ -138,6 +138,7 @@ static void take_reject(struct weft_control_start *start, const struct weft_wire
             start->spec.door == NULL) {
             weft_control_gather_drop(start); /* it is only we who must go */
         }
+        start->is_for_all |= frame->type == WEFT_WIRE_REJECT && frame->dst == WEFT_WIRE_NO_RANK;
         weft_control_start_fail(start->control, notice.status, notice.rank, "%s", notice.text);
     }
 }
@@ -179,7 +180,7 @@ static void refuse_late(const struct weft_control *control, struct weft_net_conn
     const struct weft_control_start *start = control->start;
     if (start == NULL || start->status == WEFT_OK) {
         weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "the start is over");
-    } else if (conn->purpose == WEFT_WIRE_JOIN && start->spec.door == NULL) {
+    } else if (conn->purpose == WEFT_WIRE_JOIN && start->spec.door == NULL && !start->is_for_all) {
         weft_net_conn_close(conn);
     } else {
         weft_net_conn_refuse(conn, start->status, start->text);

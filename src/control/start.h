@@ -26,6 +26,7 @@ struct weft_control_start {
     _Atomic uint32_t is_over;
     weft_status_t status;
     char text[TEXT_LEN];
+    bool is_for_all; /* the root said so, of the whole job */
     struct weft_wire_member me;
 
     /* going up */

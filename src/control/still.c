@@ -12,8 +12,8 @@
  */
 #include "control/heal.h"
 
-#define TICK_MS                                                                                    \
-    10 /* of the kernel's clock, by which it knows when something was acknowledged, at most */
+/* Of the kernel's clock, by which it knows when something was acknowledged, at most. */
+#define TICK_MS 10
 
 /* When its next beat was overdue. */
 static uint64_t overdue_ns(const struct weft_control *control, const struct weft_net_conn *conn)

@@ -50,9 +50,16 @@ struct weft_control_ways *weft_ways_with_nics(struct weft_control *control)
         control->ways != NULL || observer != NULL ? weft_ways_of(control) : NULL;
     if (ways != NULL && !ways->has_nics && observer != NULL) {
         ways->nic_count = observer->nics(observer, ways->nics);
-        ways->has_nics = true;
+        ways->has_nics = ways->nic_count > 0;
     }
     return ways != NULL && ways->has_nics ? ways : NULL;
+}
+
+void weft_control_ways_note_nics(struct weft_control *control)
+{
+    if (control->tree.groups > 1) {
+        (void)weft_ways_with_nics(control);
+    }
 }
 
 static bool is_elsewhere(const struct weft_control *control, const struct weft_net_conn *conn)
@@ -75,9 +82,6 @@ static void ask(struct weft_control *control)
     }
     ways->has_asked = true;
     frame.number = ways->nic_count;
-    if (ways->nic_count == 0) {
-        return;
-    }
     control->parent_mend = weft_control_mend_open(control, control->parent_rank);
     if (control->parent_mend != NULL && weft_net_conn_send(conn, &frame, NULL, 0) == WEFT_OK) {
         conn->edge = control->parent_mend;
@@ -307,13 +311,22 @@ static bool is_parent_over(const struct weft_control_ways *ways)
     return is || (used != 0 && ways->way[used - 1].is_refused);
 }
 
+/* Somebody else of the parent's host listens where it did: it would not let us in. */
+static bool is_heir(const struct weft_control *control, const struct weft_net_conn *conn)
+{
+    const uint32_t *group_of = control->table.group_of;
+    return conn->is_refused && conn->is_proved && conn->peer_rank < control->self.ranks &&
+           conn->peer_rank != control->parent_rank &&
+           group_of[conn->peer_rank] == group_of[control->parent_rank];
+}
+
 void weft_control_ways_missed(struct weft_control *control, struct weft_net_conn *conn)
 {
     struct weft_control_ways *ways = control->ways;
     for (uint32_t i = 0; i < ways->way_count; i++) {
         if (ways->way[i].attempt == conn) {
             ways->way[i].attempt = NULL; /* the round goes on without it */
-            ways->way[i].is_refused = conn->error == ECONNREFUSED;
+            ways->way[i].is_refused = conn->error == ECONNREFUSED || is_heir(control, conn);
         }
     }
     weft_net_conn_close(conn);

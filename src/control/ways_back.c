@@ -3,6 +3,7 @@
  * The parent's half of ways.c: where its children on other hosts may come again, and how it takes them back. At the same
  * doors whoever leads this host next is found by those who were told of them (ways_hosts.c).
  */
+#include "control/heal.h"
 #include "control/ways.h"
 
 #include <string.h>
@@ -61,7 +62,8 @@ bool weft_control_ways_inherit(struct weft_control *control)
     struct weft_control_ways *ways = weft_ways_with_nics(control);
     bool is_done = true;
     for (uint32_t i = 0; ways != NULL && i < ways->nic_count; i++) {
-        is_done &= ways->doors[i] != NULL || open_door(ways, i, true) != WEFT_ERR_BUSY;
+        weft_status_t status = ways->doors[i] != NULL ? WEFT_OK : open_door(ways, i, true);
+        is_done &= status == WEFT_OK || status == WEFT_ERR_UNSUPPORTED; /* it wants no door */
     }
     return is_done;
 }
@@ -102,8 +104,8 @@ static void answer(struct weft_control *control, struct weft_control_child *chil
         .type = WEFT_WIRE_WAYS, .src = control->self.rank, .dst = child->rank};
     uint8_t bytes[WEFT_CONTROL_NICS * WEFT_WIRE_ADDR_LEN];
     size_t len = 0;
-    if (ways == NULL || child->conn == NULL) {
-        return;
+    if (ways == NULL || child->conn == NULL || weft_heal_is_inheriting(control->heal)) {
+        return; /* with the next beat */
     }
     child->mend->is_asking = false;
     if (ways->nic_count > 1 || child->mend->nics_there > 1) {

@@ -6,18 +6,21 @@
  *   parent                leader of another host          the ranks of its host, and the leaders below it
  *     | -- WAYS: doors ------> | -- DOORS: those of rank 0 -----> |
  *
- * Who calls that host goes by the port that everybody heard of at any of these addresses.
+ * Who told of its doors is found there; whoever leads that host after it, at the same addresses by the port that everybody heard
+ * of (mostly the doors have that one, too).
  */
 #include "control/ways.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Of ranks that joined directly each leads a group of its own, and has a port of its own, also on one host. */
 static struct weft_ways_host *find(const struct weft_control *control, uint32_t rank)
 {
     const struct weft_control_ways *ways = control->ways;
+    const uint32_t *group_of = control->table.group_of;
     for (uint32_t i = 0; ways != NULL && rank < control->self.ranks && i < ways->host_count; i++) {
-        if (weft_control_is_same_host(control, ways->hosts[i].rank, rank)) {
+        if (group_of[ways->hosts[i].rank] == group_of[rank]) {
             return &ways->hosts[i];
         }
     }
@@ -64,8 +67,11 @@ void weft_ways_learn(struct weft_control *control, uint32_t rank, const uint8_t 
             weft_wire_addr_decode(doors + (size_t)i * WEFT_WIRE_ADDR_LEN, door) == WEFT_OK &&
             weft_net_addr_from_wire(door, &addr) == WEFT_OK;
     }
-    if (told.count == 0 || (host == NULL && (host = add(control)) == NULL)) {
-        return; /* without memory that host is looked for as if there were no doors */
+    if (told.count == 0 || (host != NULL && memcmp(host, &told, sizeof(told)) == 0)) {
+        return;
+    }
+    if (host == NULL && (host = add(control)) == NULL) {
+        return; /* that host is looked for as if there were no doors */
     }
     *host = told;
     for (uint32_t i = 0; i < control->child_count; i++) {
@@ -94,16 +100,18 @@ void weft_control_ways_tell(const struct weft_control *control, struct weft_net_
 
 /* ---- who looks for somebody there ---- */
 
-/* From which of our NICs to which door; returns how many. */
-static uint32_t pair(struct weft_control *control, const struct weft_ways_host *host,
+/* From which of our NICs to which door; returns how many. Who told us of its doors has them where it said. */
+static uint32_t pair(struct weft_control *control, const struct weft_ways_host *host, uint32_t rank,
                      struct sockaddr_storage there[WEFT_CONTROL_NICS],
                      struct weft_control_pair pairs[WEFT_CONTROL_WAYS])
 {
     const struct weft_control_ways *ways = weft_ways_with_nics(control);
-    uint16_t port = control->table.group[control->table.group_of[host->rank]].addr.port;
+    uint16_t port = control->table.group[control->table.group_of[rank]].addr.port;
     for (uint32_t i = 0; i < host->count; i++) {
         (void)weft_net_addr_from_wire(&host->doors[i], &there[i]); /* it could when it was learnt */
-        weft_net_addr_set_port(&there[i], port);
+        if (rank != host->rank) {
+            weft_net_addr_set_port(&there[i], port);
+        }
     }
     return ways != NULL ? weft_control_pair(ways->nics, ways->nic_count, there, host->count, pairs)
                         : weft_control_pair(NULL, 0, there, host->count, pairs);
@@ -114,7 +122,7 @@ uint32_t weft_control_ways_count(struct weft_control *control, uint32_t rank)
     const struct weft_ways_host *host = find(control, rank);
     struct sockaddr_storage there[WEFT_CONTROL_NICS];
     struct weft_control_pair pairs[WEFT_CONTROL_WAYS];
-    return host != NULL ? pair(control, host, there, pairs) : 0;
+    return host != NULL ? pair(control, host, rank, there, pairs) : 0;
 }
 
 uint32_t weft_control_ways_used(struct weft_control *control, const struct weft_net_conn *conn)
@@ -122,7 +130,7 @@ uint32_t weft_control_ways_used(struct weft_control *control, const struct weft_
     const struct weft_ways_host *host = find(control, conn->peer_rank);
     struct sockaddr_storage there[WEFT_CONTROL_NICS];
     struct weft_control_pair pairs[WEFT_CONTROL_WAYS];
-    uint32_t count = host != NULL ? pair(control, host, there, pairs) : 0;
+    uint32_t count = host != NULL ? pair(control, host, conn->peer_rank, there, pairs) : 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct weft_wire_addr *door = &host->doors[pairs[i].door];
         if (door->family == conn->peer_addr.family &&
@@ -140,7 +148,7 @@ weft_status_t weft_control_ways_connect(struct weft_control *control, uint32_t r
     struct weft_control_pair pairs[WEFT_CONTROL_WAYS];
     const struct weft_control_nic *nic;
     const struct weft_control_pair *by = &pairs[way - 1];
-    (void)pair(control, find(control, rank), there, pairs);
+    (void)pair(control, find(control, rank), rank, there, pairs);
     nic = by->nic < WEFT_CONTROL_NICS ? &control->ways->nics[by->nic] : NULL;
     return nic != NULL ? weft_net_connect_from(&nic->addr, nic->name, &there[by->door], dial_p)
                        : weft_net_connect(&there[by->door], dial_p);

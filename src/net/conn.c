@@ -152,6 +152,7 @@ static size_t feed_shake(struct weft_net_conn *conn, const uint8_t *bytes, size_
         conn->is_refused = true;
         conn->is_elsewhere = shake->is_elsewhere;
         conn->is_proved = shake->is_proved;
+        conn->peer_rank = shake->peer_rank; /* as far as it has said */
         lose(conn, shake->status, shake->reason);
         return len;
     case WEFT_WIRE_HELLO:

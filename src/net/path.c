@@ -96,7 +96,9 @@ void weft_net_conn_note_resent(struct weft_net_conn *conn)
 bool weft_net_conn_is_acking(const struct weft_net_conn *conn, uint64_t since_ns)
 {
     struct tcp_info info;
-    return ask_kernel(conn, &info) && info.tcpi_unacked == 0 && lost(&info) == conn->resent &&
+    return ask_kernel(conn, &info) && info.tcpi_unacked == 0 &&
+           (int32_t)(lost(&info) - conn->resent) <=
+               0 && /* it may have turned out since that less was */
            weft_clock_ns() - info.tcpi_last_ack_recv * WEFT_NS_PER_MS > since_ns;
 }
 

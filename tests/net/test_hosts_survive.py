@@ -246,10 +246,10 @@ class HostsWithTwoNics(HostsCase):
     """The NIC of which everybody heard in the start is dead when the tree must be mended."""
     NICS = 2
 
-    def check_without_eth0(self, host, victims_of):
+    def check_without_eth0(self, host, victims_of, breaks=None, mends=None):
         """victims_of(job) says who is killed once the others have gone around it."""
         def victims_after(job):
-            self.lab.unplug(host, 0)
+            (breaks or self.lab.unplug)(host, 0)
             moved = [job.rank[job.leader(one)] for one in ((1, 2) if host == 0 else (host,))]
             wait_until(lambda: all("died; it goes by" in one.stderr for one in moved), START_S,
                        "the other path")
@@ -257,7 +257,14 @@ class HostsWithTwoNics(HostsCase):
         try:
             self.check(NINE, victims_after, gap_s=CHANCE.uniform(0, TOGETHER_S))
         finally:
-            self.lab.plug(host, 0)
+            (mends or self.lab.plug)(host, 0)
+
+    def take_address(self, host, nic):
+        self.lab.host[host].run(["ip", "addr", "flush", "dev", "eth%d" % nic])
+
+    def give_address(self, host, nic):
+        self.lab.host[host].run(["ip", "addr", "add", self.lab.address(host, nic) + "/24", "dev",
+                                 "eth%d" % nic])
 
     def test_the_root_is_killed_whose_host_has_lost_its_first_nic(self):
         self.check_without_eth0(0, lambda job: [0])
@@ -276,6 +283,15 @@ class HostsWithTwoNics(HostsCase):
         for host in (0, 1):
             with self.subTest(host):
                 self.check_without_eth0(host, lambda job: [0, job.leader(1)])
+
+    def test_the_root_is_killed_whose_first_address_is_gone(self):
+        """Who leads its host next cannot listen there, and is found at the other one."""
+        self.check_without_eth0(0, lambda job: [0], self.take_address, self.give_address)
+
+    def test_the_root_is_killed_of_a_job_without_leaders(self):
+        """Every rank has a port of its own; of the root's host the others know only the root's by other NICs."""
+        for _ in range(3):
+            self.check([0, 0, 1, 1], lambda job: [0], WEFT_JOIN="direct")
 
 
 if __name__ == "__main__":
