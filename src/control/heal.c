@@ -26,10 +26,10 @@
 
 #define SERVE_MS 20     /* after the start, where every microsecond counts */
 #define PATIENCE_MS 120 /* then one on this host that does not listen counts as out */
-#define FAR_MS 500      /* the same on another host */
-#define WAY_MS 100      /* of these for one way, while there are others */
-#define HEIR_MS 20      /* where nobody listens */
-#define REFUSED_MS 200  /* the same where nobody listens: its next leader would at once */
+#define FAR_MS 500 /* the same on another host: less than reports are kept for (heal_reports.c) */
+#define WAY_MS 100 /* of these at most for one way, while there are others */
+#define HEIR_MS 20 /* for one way while its host refuses */
+#define REFUSED_MS 200 /* where nobody listens: its next leader would at once */
 #define ADOPTER_MS 500
 #define VAIN_MAX 8
 #define RETURN_MS 400 /* one who was looked for is found */
@@ -174,10 +174,8 @@ static uint64_t patience_ms(const struct weft_control_heal *heal)
 {
     struct weft_control *control = heal->control;
     if (!weft_heal_is_near(control, heal->target)) {
-        uint64_t all_ms = (weft_control_ways_count(control, heal->target) + 1) * (uint64_t)WAY_MS;
         return !weft_heal_has_port(control, heal->target)            ? CALLED_MS
                : heal->is_target_refusing && !heal->is_target_silent ? REFUSED_MS
-               : all_ms > FAR_MS                                     ? all_ms
                                                                      : FAR_MS;
     }
     return heal->attempt != NULL || weft_heal_is_stopped(control, heal->target)
@@ -219,6 +217,13 @@ static void give_up_target(struct weft_control_heal *heal)
     }
 }
 
+/* Each way and the address of the table are tried once in FAR_MS, however many there are. */
+static uint64_t way_ms(uint32_t ways)
+{
+    uint64_t share_ms = FAR_MS / (ways + 1) - RETRY_MS;
+    return share_ms < WAY_MS ? share_ms : WAY_MS;
+}
+
 /* A way on which no host answers, or that cannot be taken, is left for the next one; where a host refuses, its next leader is
  * about to listen. */
 static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
@@ -228,7 +233,8 @@ static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
                         ? 0
                         : weft_control_ways_count(control, heal->target);
     bool is_refused;
-    if (heal->attempt != NULL && ways > 0 && now_ns >= heal->way_ns + WAY_MS * WEFT_NS_PER_MS &&
+    if (heal->attempt != NULL && ways > 0 &&
+        now_ns >= heal->way_ns + way_ms(ways) * WEFT_NS_PER_MS &&
         !weft_net_conn_is_answered(heal->attempt)) {
         weft_net_conn_close(heal->attempt);
         heal->attempt = NULL;
@@ -238,6 +244,7 @@ static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
         return;
     }
     if (heal->way_ns == 0) {
+        heal->way = heal->way <= ways ? heal->way : 0; /* another host's had more */
         heal->way_ns = now_ns;
     } else if (!heal->is_target_refusing || now_ns >= heal->way_ns + HEIR_MS * WEFT_NS_PER_MS) {
         heal->way = (heal->way + 1) % (ways + 1);

@@ -105,6 +105,8 @@ bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank);
 /* Of this host: nobody listens there any more: it has closed, or its process is of another pid namespace and has ended. Found
  * when it is asked again for a while. */
 bool weft_heal_has_left(struct weft_control *control, uint32_t rank);
+/* It did not listen when that was asked last. */
+bool weft_heal_is_leaving(const struct weft_control *control, uint32_t rank);
 /* The same, and its process goes on. */
 bool weft_heal_has_closed(struct weft_control *control, uint32_t rank);
 /* Of this host: is it stopped? */

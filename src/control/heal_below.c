@@ -169,11 +169,15 @@ static void give_up_host(struct weft_control *control, uint32_t group)
     }
 }
 
-static void give_up(struct weft_control_heal *heal, struct adoption *adoption)
+static void give_up(struct weft_control_heal *heal, struct adoption *adoption, uint64_t now_ns)
 {
     uint32_t rank = adoption->rank;
     bool is_near = weft_heal_is_near(heal->control, rank);
     bool is_there = adoption->is_there && !weft_heal_has_left(heal->control, rank);
+    if (is_there && weft_heal_is_leaving(heal->control, rank)) {
+        adoption->until_ns = now_ns + CHECK_MS * WEFT_NS_PER_MS; /* nobody else would see its end */
+        return;
+    }
     end(adoption);
     if (!is_there && is_near) {
         weft_heal_absent(heal->control, rank);
@@ -195,7 +199,7 @@ static void dial_all(struct weft_control_heal *heal, uint64_t now_ns)
             weft_control_conn_to(control, adoption->rank) != NULL) {
             end(adoption);
         } else if (now_ns >= adoption->until_ns) {
-            give_up(heal, adoption);
+            give_up(heal, adoption, now_ns);
         } else if (adoption->conn == NULL) {
             weft_status_t status = weft_heal_dial(control, adoption->rank, WEFT_WIRE_ADOPT,
                                                   &adoption->conn, &is_refused);

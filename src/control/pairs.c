@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* By which of our NICs to which of the parent's doors, in the order in which they are tried. */
+/* By which of our NICs to which of another host's doors, in the order in which they are tried. */
 #include "control/internal.h"
 
 struct near {

@@ -32,6 +32,7 @@ static void give_table(struct weft_control_start *start, struct weft_control_chi
     weft_net_conn_cork(conn);
     weft_net_conn_accept(conn);
     weft_net_conn_send(conn, &frame, start->table_bytes, start->table_len);
+    weft_control_ways_tell(start->control, conn);
     weft_net_conn_uncork(conn);
 }
 

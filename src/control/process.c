@@ -165,6 +165,12 @@ bool weft_heal_has_left(struct weft_control *control, uint32_t rank)
     return *since_ns != 0 && weft_clock_ns() >= *since_ns + REFUSING_MS * WEFT_NS_PER_MS;
 }
 
+bool weft_heal_is_leaving(const struct weft_control *control, uint32_t rank)
+{
+    const uint64_t *since_ns = control->heal->refusing_ns;
+    return since_ns != NULL && since_ns[rank] != 0;
+}
+
 bool weft_heal_has_closed(struct weft_control *control, uint32_t rank)
 {
     return is_pid_known(control, rank) && weft_heal_has_left(control, rank);

@@ -26,7 +26,7 @@ struct weft_control_start {
     _Atomic uint32_t is_over;
     weft_status_t status;
     char text[TEXT_LEN];
-    bool is_for_all; /* the root said so, of the whole job */
+    bool is_for_all; /* somebody above said so, of all below */
     struct weft_wire_member me;
 
     /* going up */

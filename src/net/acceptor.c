@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #define GRACE_MS 10
-#define LOOK_MS 1      /* more, in which the others are heard */
+#define LOOK_MS 1 /* more, LOOKS times, in which the others are heard */
+#define LOOKS 3
 #define BREATHER_MS 20 /* after EMFILE: room may come back */
 
 void weft_net_acceptor_forget(struct weft_net_acceptor *acceptor, struct weft_net_conn *conn)
@@ -71,7 +72,7 @@ static void evict(struct weft_net_acceptor *acceptor, uint64_t silent_since_ns,
 static void set_timer(struct weft_net_acceptor *acceptor)
 {
     uint64_t patience_ms = acceptor->is_full ? GRACE_MS : acceptor->handshake_timeout_ms;
-    acceptor->has_looked = false;
+    acceptor->looks = 0;
     if (weft_list_is_empty(&acceptor->pending)) {
         weft_engine_timer_cancel(acceptor->engine, &acceptor->timer);
     } else {
@@ -84,9 +85,8 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_net_acceptor *acceptor = WEFT_CONTAINER_OF(timer, struct weft_net_acceptor, timer);
     uint64_t patience_ms = acceptor->is_full ? GRACE_MS : acceptor->handshake_timeout_ms;
-    if (acceptor->is_full && !acceptor->has_looked) {
+    if (acceptor->is_full && acceptor->looks++ < LOOKS) {
         /* Perhaps it was us who had no CPU: what has come meanwhile is heard first. */
-        acceptor->has_looked = true;
         weft_engine_timer_set(acceptor->engine, timer, now_ns + LOOK_MS * WEFT_NS_PER_MS);
         return;
     }

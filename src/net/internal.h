@@ -21,9 +21,9 @@ struct weft_net_acceptor {
     unsigned device; /* index of the one that its connections keep to; 0: as the routes say */
     uint32_t prefix_len;
     bool is_local;
-    uid_t uid;       /* ours, when it was opened */
-    bool is_full;    /* not accepting until one of the pending has moved */
-    bool has_looked; /* … and those inside were heard once more */
+    uid_t uid;      /* ours, when it was opened */
+    bool is_full;   /* not accepting until one of the pending has moved */
+    unsigned looks; /* … and so often those inside were heard since */
     uint8_t nonces[WEFT_NET_NONCES][WEFT_WIRE_NONCE_LEN]; /* drawn ahead, each used once */
     unsigned nonces_left;
     char error[160];                                 /* why accepting failed */

@@ -26,7 +26,7 @@
 
 #define JOINED 0
 #define DYING 1
-#define SHRINK_MS 3000 /* of MESSAGES_TIMEOUT_MS: it is not waited for */
+#define SHRINK_MS 3000ull /* of MESSAGES_TIMEOUT_MS: it is not waited for */
 
 typedef int (*work_fn)(int rank, struct harness_shared *shared);
 

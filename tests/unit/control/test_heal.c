@@ -142,6 +142,30 @@ static void one_that_was_given_up_and_ends_later_is_reported(void **state)
     assert_true(weft_control_heal_is_reported(control, 0));
 }
 
+static bool is_rank_2_reported(void *control)
+{
+    looks_below(control, weft_clock_ns());
+    return weft_control_heal_is_reported(control, 2);
+}
+
+/* It died with its parent, of whom we heard long ago: we stood still meanwhile. The number of its process says nothing here. */
+static void one_of_another_pid_namespace_that_does_not_listen_is_reported_however_late(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_control_channel *channel = NULL;
+    assert_int_equal(weft_control_channel_open(control, 4711, NULL, LONE_RANKS, &channel), WEFT_OK);
+    channel->have_all_called = true;
+    control->table.pid[2] = WEFT_WIRE_PID_FOREIGN | 1;
+    lone_parent(control);
+    control->is_out[0] = 1; /* rank 2 was below it */
+    control->is_gone[0] = WEFT_GONE_DEAD;
+    weft_engine_lock(control->engine);
+    weft_heal_below_changed(control->heal, 1);
+    weft_engine_unlock(control->engine);
+    assert_true(harness_wait_until(is_rank_2_reported, control, 10000));
+    weft_control_channel_close(channel);
+}
+
 /* ---- the next coordinator ---- */
 
 /* The parent is gone, and there is nobody else above. */
@@ -451,6 +475,9 @@ int main(void)
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(one_that_was_given_up_and_ends_later_is_reported,
                                         lone_set_up, lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_of_another_pid_namespace_that_does_not_listen_is_reported_however_late, lone_set_up,
+            lone_tear_down),
         cmocka_unit_test_setup_teardown(
             a_new_coordinator_judges_when_all_others_have_told_what_they_know, lone_set_up,
             lone_tear_down),
