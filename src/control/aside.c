@@ -113,7 +113,16 @@ static bool is_silent_only(struct weft_control_aside *aside, uint64_t now_ns)
     return is_silent && now_ns > aside->cut_ns + FORGET_MS * WEFT_NS_PER_MS;
 }
 
-/* Not before a beat of its is overdue: so one that was stood in for finds that it has slept. */
+/* Its first word ends it, whatever we have found before. */
+static bool is_around(const struct weft_control *control)
+{
+    const struct weft_control_aside *aside = control->aside;
+    return aside != NULL && aside->around_ns != 0 && control->parent != NULL &&
+           control->parent->heard_ns <= aside->around_ns;
+}
+
+/* Not before a beat of its is overdue: so one that was stood in for finds that it has slept. One of another host that stood
+ * still does so until it speaks: that no words wait any more, because they were judged, says nothing of it. */
 static bool is_parent_still(struct weft_control_aside *aside, uint64_t now_ns)
 {
     struct weft_control *control = aside->control;
@@ -124,15 +133,9 @@ static bool is_parent_still(struct weft_control_aside *aside, uint64_t now_ns)
         weft_clock_ns() < control->parent->heard_ns + weft_control_heart_overdue_ns(control)) {
         return false;
     }
-    return weft_heal_is_stopped(control, control->parent_rank) || is_silent_only(aside, now_ns);
-}
-
-/* Its first word ends it, whatever we have found before. */
-static bool is_around(const struct weft_control *control)
-{
-    const struct weft_control_aside *aside = control->aside;
-    return aside != NULL && aside->around_ns != 0 && control->parent != NULL &&
-           control->parent->heard_ns <= aside->around_ns;
+    return weft_heal_is_stopped(control, control->parent_rank) ||
+           (is_around(control) && !weft_heal_is_near(control, control->parent_rank)) ||
+           is_silent_only(aside, now_ns);
 }
 
 bool weft_control_aside_stands_in(const struct weft_control *control)

@@ -210,6 +210,7 @@ static void give_up_target(struct weft_control_heal *heal)
     heal->orphan_ns = weft_clock_ns(); /* there is hope again, with the next one */
     if (!is_here) {
         leave_out_host(control, target);
+        heal->way++; /* should it be asked again: another one first */
     } else if (!heal->is_target_there || weft_heal_has_ended(control, target)) {
         weft_heal_absent(control, target);
     } else {
@@ -217,15 +218,15 @@ static void give_up_target(struct weft_control_heal *heal)
     }
 }
 
-/* Each way and the address of the table are tried once in FAR_MS, however many there are. */
+/* Each way and the address of the table are tried once in FAR_MS, however many there are, if they are silent. */
 static uint64_t way_ms(uint32_t ways)
 {
     uint64_t share_ms = FAR_MS / (ways + 1) - RETRY_MS;
     return share_ms < WAY_MS ? share_ms : WAY_MS;
 }
 
-/* A way on which no host answers, or that cannot be taken, is left for the next one; where a host refuses, its next leader is
- * about to listen. */
+/* A way on which nobody speaks, or that cannot be taken, is left for the next one: who listens there may be somebody else, and
+ * waits for us to speak. Where a host refuses, its next leader is about to listen. */
 static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
 {
     struct weft_control *control = heal->control;
@@ -235,10 +236,11 @@ static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
     bool is_refused;
     if (heal->attempt != NULL && ways > 0 &&
         now_ns >= heal->way_ns + way_ms(ways) * WEFT_NS_PER_MS &&
-        !weft_net_conn_is_answered(heal->attempt)) {
+        !weft_net_conn_has_spoken(heal->attempt)) {
         weft_net_conn_close(heal->attempt);
         heal->attempt = NULL;
         heal->is_target_silent = true;
+        heal->is_target_refusing = false;
     }
     if (heal->attempt != NULL || !is_open(control, heal->target)) {
         return;
@@ -265,8 +267,11 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
     if (heal->adopter != NULL && now_ns - heal->target_ns < ADOPTER_MS * WEFT_NS_PER_MS) {
         return; /* it has called us, and speaks in a moment */
     }
-    weft_net_conn_close(heal->adopter); /* it does not: others may call */
-    heal->adopter = NULL;
+    if (heal->adopter != NULL) { /* it does not: others may call, and we go on */
+        weft_net_conn_close(heal->adopter);
+        heal->adopter = NULL;
+        heal->orphan_ns = now_ns;
+    }
     if (heal->port_ns == 0 || now_ns >= heal->port_ns) {
         weft_heal_take_over_port(heal); /* who led this host may just have been found gone */
     }
@@ -302,6 +307,13 @@ static void look_again(struct weft_control_heal *heal, uint64_t now_ns)
     heal->orphan_ns = heal->seek_ns = now_ns;
 }
 
+/* We stood still: who was asked may have answered long ago, and that is read first. */
+static void begin_anew(struct weft_control_heal *heal, uint64_t now_ns)
+{
+    heal->orphan_ns = heal->target_ns = now_ns;
+    heal->way_ns = heal->way_ns != 0 ? now_ns : 0;
+}
+
 /* ---- events ---- */
 
 static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
@@ -322,6 +334,9 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     }
     if (heal->again_ns != 0 && now_ns >= heal->again_ns) {
         look_again(heal, now_ns);
+    }
+    if (heal->is_seeking && weft_control_heart_is_waking(heal->control)) {
+        begin_anew(heal, now_ns);
     }
     if (heal->is_seeking && !weft_control_heal_is_hopeful(heal->control) &&
         now_ns >= heal->orphan_ns) {
@@ -452,17 +467,15 @@ void weft_control_heal_opened(struct weft_control *control, struct weft_net_conn
     }
 }
 
-/* Was it refused by whom we called, or by whoever leads its host now? On a local socket nobody says who it is. */
-static bool is_word_of_target(const struct weft_control_heal *heal,
-                              const struct weft_net_conn *conn)
+/* On a local socket nobody says who it is. */
+bool weft_heal_is_word_of(const struct weft_control *control, const struct weft_net_conn *conn,
+                          uint32_t rank)
 {
-    const uint32_t *group_of = heal->control->table.group_of;
+    const uint32_t *group_of = control->table.group_of;
     bool is_by_it =
         conn->peer_rank == WEFT_WIRE_NO_RANK ||
-        (conn->peer_rank < heal->control->self.ranks && heal->target != WEFT_WIRE_NO_RANK &&
-         group_of[conn->peer_rank] == group_of[heal->target]);
-    return heal->target != WEFT_WIRE_NO_RANK && conn->is_refused && conn->is_proved &&
-           !conn->is_elsewhere && is_by_it;
+        (conn->peer_rank < control->self.ranks && group_of[conn->peer_rank] == group_of[rank]);
+    return conn->is_refused && conn->is_proved && !conn->is_elsewhere && is_by_it;
 }
 
 void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn *conn)
@@ -476,11 +489,13 @@ void weft_control_heal_missed(struct weft_control *control, struct weft_net_conn
         weft_heal_adoption_missed(heal, conn);
     } else {
         heal->attempt = NULL;
-        if (is_word_of_target(heal, conn)) {
+        if (heal->target != WEFT_WIRE_NO_RANK &&
+            weft_heal_is_word_of(control, conn, heal->target)) {
             control->is_out[heal->target] = 1;
             weft_heal_below_strayed(heal);
         } else {
-            heal->is_target_refusing = conn->error == ECONNREFUSED || conn->is_refused;
+            heal->is_target_refusing =
+                conn->error == ECONNREFUSED || (conn->is_refused && conn->is_proved);
         }
     }
     weft_net_conn_close(conn);
@@ -495,8 +510,7 @@ void weft_control_heal_heard(struct weft_control *control)
 
 bool weft_control_heal_again(struct weft_control *control, struct weft_net_conn *conn)
 {
-    bool is_new = conn->purpose == WEFT_WIRE_HEAL || conn->purpose == WEFT_WIRE_ADOPT;
-    if (!is_new || conn->is_beating || is_over(control) || control->heal->vain >= VAIN_MAX) {
+    if (!weft_heal_is_unspoken(conn) || is_over(control) || control->heal->vain >= VAIN_MAX) {
         return false;
     }
     control->heal->vain++;

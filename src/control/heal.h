@@ -29,7 +29,7 @@ struct weft_control_heal {
     uint64_t way_ns;         /* since when by that one */
     bool is_target_there;    /* somebody listens */
     bool is_target_refusing; /* its host is there, and nobody listens: so it was the last time */
-    bool is_target_silent;   /* by one way at least */
+    bool is_target_silent;   /* by one way at least: nobody spoke */
     struct weft_net_conn *attempt; /* owned */
     struct weft_net_conn *adopter; /* owned: one above has called, and has not said anything yet */
     struct weft_list reports;      /* of kept_report: until their verdicts come */
@@ -82,6 +82,13 @@ static inline bool weft_heal_is_near(const struct weft_control *control, uint32_
     return control->table.group_of[rank] == control->table.group_of[control->self.rank];
 }
 
+/* Made while the tree heals, and nothing yet: its other end has not spoken. */
+static inline bool weft_heal_is_unspoken(const struct weft_net_conn *conn)
+{
+    return (conn->purpose == WEFT_WIRE_HEAL || conn->purpose == WEFT_WIRE_ADOPT) &&
+           !conn->is_beating;
+}
+
 /* Can it be found by other hosts? Whoever leads a host listens at the port that everybody heard of in the start. */
 static inline bool weft_heal_has_port(const struct weft_control *control, uint32_t rank)
 {
@@ -105,12 +112,15 @@ bool weft_heal_has_ended(const struct weft_control *control, uint32_t rank);
 /* Of this host: nobody listens there any more: it has closed, or its process is of another pid namespace and has ended. Found
  * when it is asked again for a while. */
 bool weft_heal_has_left(struct weft_control *control, uint32_t rank);
-/* It did not listen when that was asked last. */
-bool weft_heal_is_leaving(const struct weft_control *control, uint32_t rank);
 /* The same, and its process goes on. */
 bool weft_heal_has_closed(struct weft_control *control, uint32_t rank);
+/* It did not listen when that was asked last. */
+bool weft_heal_is_leaving(const struct weft_control *control, uint32_t rank);
 /* Of this host: is it stopped? */
 bool weft_heal_is_stopped(const struct weft_control *control, uint32_t rank);
+/* Was it refused by whom we called, or by whoever leads its host now? */
+bool weft_heal_is_word_of(const struct weft_control *control, const struct weft_net_conn *conn,
+                          uint32_t rank);
 /* The timer goes for what is due first. */
 void weft_heal_schedule(struct weft_control_heal *heal);
 
@@ -153,7 +163,8 @@ void weft_heal_below_strayed(struct weft_control_heal *heal);
 /* A connection of our own to one below is open; false: it is not one of those. */
 bool weft_heal_adopted(struct weft_control_heal *heal, struct weft_net_conn *conn);
 void weft_heal_adoption_missed(struct weft_control_heal *heal, const struct weft_net_conn *conn);
-/* It hangs below us from now on, and is told all that happened. false: no memory. */
+/* It hangs below us from now on, and is told all that happened. false: no memory, or it has lost a connection to us that we
+ * have not seen end. */
 bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *conn);
 void weft_heal_below_close(struct weft_control_heal *heal);
 

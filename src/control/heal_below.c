@@ -50,8 +50,13 @@ static struct weft_control_child *child_of(struct weft_control *control, uint32_
 bool weft_heal_take_child(struct weft_control *control, struct weft_net_conn *conn)
 {
     struct weft_control_child *child = child_of(control, conn->peer_rank);
-    struct weft_control_watch *watch =
-        child != NULL ? weft_control_watch_open(control, child->rank) : NULL;
+    struct weft_control_watch *watch;
+    if (child != NULL && child->conn != NULL && !weft_heal_is_unspoken(child->conn)) {
+        /* What was on its way may be lost with it, and those who wait for that would wait until their deadline. */
+        weft_control_neighbour_lost(control, child->conn, WEFT_ERR_PEER, "has lost its connection");
+        return false;
+    }
+    watch = child != NULL ? weft_control_watch_open(control, child->rank) : NULL;
     if (watch == NULL) {
         return false;
     }
@@ -154,7 +159,7 @@ void weft_heal_adoption_missed(struct weft_control_heal *heal, const struct weft
     struct adoption *adoption = find_by(heal, conn);
     if (adoption != NULL) {
         adoption->conn = NULL;
-        adoption->has_parent = conn->is_refused && conn->is_proved && !conn->is_elsewhere;
+        adoption->has_parent = weft_heal_is_word_of(heal->control, conn, adoption->rank);
         adoption->is_there |= adoption->has_parent;
     }
 }

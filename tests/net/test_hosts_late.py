@@ -6,7 +6,7 @@ import time
 
 import ranks
 from lab import Lab
-from ranks import BUILD, START_S, NetCase, clean_env
+from ranks import BUILD, START_S, NetCase, clean_env, wait_until
 
 PROGRAM = os.environ.get("NET_CALLS_PROGRAM", os.path.join(BUILD, "tests", "net.calls_program"))
 SLOWNESS = 3 if "NET_SLOW" in os.environ else 1
@@ -27,16 +27,21 @@ class LateCase(NetCase):
             type(self).lab = Lab(hosts=self.HOSTS, nics=self.NICS, rate="none")
             self.addClassCleanup(self.lab.close)
 
-    def begin(self, places, words, stopped=(), **variables):
-        """Each rank with its words, at work, but for those who stand still; since when."""
+    def begin(self, places, words, stopped=(), lead=None, **variables):
+        """Each rank with its words, at work, but for those who stand still; since when. lead: it leads its host."""
         LateCase.port += 1
         root = "%s:%d" % (self.lab.address(places[0]), LateCase.port)
         variables.setdefault("WEFT_LOG", "control:info,warn")
-        self.rank = [self.start([PROGRAM, *words[rank].split()],
-                                clean_env(WEFT_RANK=rank, WEFT_RANKS=len(places), WEFT_ROOT=root,
-                                          **variables), self.lab.host[host].where)
-                     for rank, host in enumerate(places)]
         self.addCleanup(self.kill_all)
+        self.rank = []
+        for rank, host in enumerate(places):
+            self.rank.append(self.start(
+                [PROGRAM, *words[rank].split()],
+                clean_env(WEFT_RANK=rank, WEFT_RANKS=len(places), WEFT_ROOT=root, **variables),
+                self.lab.host[host].where))
+            if rank == lead:
+                wait_until(lambda: any(state == "established" for state, *_ in ranks.connections(
+                    self.rank[lead].pid)), START_S, "rank %d joins first" % lead)
         deadline = time.monotonic() + START_S
         for one in self.rank:
             one.event("started", deadline)
@@ -78,7 +83,7 @@ class Blamed(LateCase):
 
     def test_of_two_who_stand_still_the_one_that_is_waited_for_is_blamed(self):
         since = self.begin([0, 1, 1, 1, 2], ["recv:3", "", "", "", ""], stopped=(2, 3),
-                           WEFT_TIMEOUT="1s")
+                           lead=1, WEFT_TIMEOUT="1s")
         text = self.check_one_verdict([0], 3, since + 1 + LATE_S)
         self.assertIn("rank 2 (", text)
 

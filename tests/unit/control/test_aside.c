@@ -116,6 +116,34 @@ static void of_two_that_call_each_other_at_once_both_connections_stay(void **sta
     assert_int_equal(count_edges(control), 2);
 }
 
+static bool stands_in_at(struct weft_control *control, uint64_t now_ns)
+{
+    bool stands_in;
+    weft_engine_lock(control->engine);
+    weft_control_aside_beat(control, now_ns);
+    stands_in = weft_control_aside_stands_in(control);
+    weft_engine_unlock(control->engine);
+    return stands_in;
+}
+
+/* Who stood in has judged, nothing waits any more, and it must not leave before those who look for it have found it. */
+static void a_parent_of_another_host_that_stood_still_does_so_until_it_speaks(void **state)
+{
+    struct weft_control *control = *state;
+    uint64_t now_ns = weft_clock_ns();
+    struct weft_net_conn *parent;
+    edge(control);
+    parent = lone_parent(control);
+    control->table.group_of[0] = 1;
+    control->aside->around_ns = now_ns; /* it was found to stand still */
+    control->aside->up = WEFT_WIRE_NO_RANK;
+    parent->heard_ns = 0;
+    assert_true(stands_in_at(control, now_ns));
+    parent->heard_ns = weft_clock_ns();
+    assert_false(stands_in_at(control, weft_clock_ns()));
+    control->table.group_of[0] = 0;
+}
+
 static void anything_else_ends_the_connection(void **state)
 {
     struct weft_control *control = *state;
@@ -138,6 +166,9 @@ int main(void)
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(of_two_that_call_each_other_at_once_both_connections_stay,
                                         lone_set_up, lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_parent_of_another_host_that_stood_still_does_so_until_it_speaks, lone_set_up,
+            lone_tear_down),
         cmocka_unit_test_setup_teardown(anything_else_ends_the_connection, lone_set_up,
                                         lone_tear_down),
     };

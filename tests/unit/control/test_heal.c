@@ -70,6 +70,36 @@ static void a_new_child_that_never_spoke_is_called(void **state)
     assert_true(control->heal->check_ns != 0); /* soon it is looked who has not come */
 }
 
+/* It has attached to us anew. */
+static void visits(struct weft_control *control, uint32_t rank)
+{
+    struct weft_net_conn *conn = lone_conn(control, rank, ROLE_VISITOR, WEFT_WIRE_HEAL);
+    weft_list_append(&control->heal->visitors, &conn->node);
+    lone_speaks(control, conn);
+}
+
+/* Somebody in between has cut it. What was on its way is lost, and no call may wait for that. */
+static void a_child_that_comes_anew_before_its_connection_is_seen_to_end_is_lost(void **state)
+{
+    struct weft_control *control = *state;
+    lone_coordinator(control);
+    visits(control, 2);
+    assert_int_equal(control->is_gone[2], WEFT_GONE_DEAD);
+    assert_null(control->children[0].conn);
+    assert_int_not_equal(control->verdicts, 0);
+}
+
+static void a_child_that_comes_anew_before_it_has_spoken_is_taken(void **state)
+{
+    struct weft_control *control = *state;
+    struct weft_net_conn *conn = lone_coordinator(control);
+    conn->purpose = WEFT_WIRE_HEAL;
+    visits(control, 2);
+    assert_int_equal(control->is_gone[2], 0);
+    assert_non_null(control->children[0].conn);
+    assert_int_equal(control->children[0].conn->tag, ROLE_CHILD);
+}
+
 /* ---- who is asked, and ends ---- */
 
 static pid_t rank_0_runs(struct weft_control *control)
@@ -471,6 +501,11 @@ int main(void)
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(a_new_child_that_never_spoke_is_called, lone_set_up,
                                         lone_tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_child_that_comes_anew_before_its_connection_is_seen_to_end_is_lost, lone_set_up,
+            lone_tear_down),
+        cmocka_unit_test_setup_teardown(a_child_that_comes_anew_before_it_has_spoken_is_taken,
+                                        lone_set_up, lone_tear_down),
         cmocka_unit_test_setup_teardown(one_that_is_asked_while_it_ends_is_reported, lone_set_up,
                                         lone_tear_down),
         cmocka_unit_test_setup_teardown(one_that_was_given_up_and_ends_later_is_reported,
