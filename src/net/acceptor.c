@@ -4,9 +4,10 @@
  *
  * At most WEFT_NET_PENDING_MAX of those are kept. When the house is full, nothing more is accepted
  * for GRACE_MS: the ranks among the pending answer their challenge in that time (they are only
- * waiting for a CPU) and make room; then each is heard a few times more, for we may have had none either. Those who are still silent then go, oldest first, as many as
- * wait outside. So a thousand silent strangers delay a rank by a fraction of a second, and a
- * thousand ranks that come at once lose nobody. A rank that was put out all the same dials again.
+ * waiting for a CPU) and make room. Then each is heard a few times more, for we may have had no CPU
+ * either. Those who are still silent go, oldest first, as many as wait outside. So a thousand silent
+ * strangers delay a rank by a fraction of a second, and a thousand ranks that come at once lose
+ * nobody. A rank that was put out all the same dials again.
  */
 #include "net/internal.h"
 
