@@ -134,7 +134,8 @@ static bool is_parent_still(struct weft_control_aside *aside, uint64_t now_ns)
         return false;
     }
     return weft_heal_is_stopped(control, control->parent_rank) ||
-           (is_around(control) && !weft_heal_is_near(control, control->parent_rank)) ||
+           (is_around(control) && !weft_heal_is_near(control, control->parent_rank) &&
+            !weft_net_conn_is_path_dead(control->parent, DEAD_MS)) ||
            is_silent_only(aside, now_ns);
 }
 

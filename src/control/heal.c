@@ -32,6 +32,7 @@
 #define REFUSED_MS 200 /* where nobody listens: its next leader would at once */
 #define ADOPTER_MS 500
 #define VAIN_MAX 8
+#define WAKINGS_MAX 4
 #define RETURN_MS 400 /* one who was looked for is found */
 #define CALM_MS 100   /* a parent that closes in good order: mostly everybody does then */
 
@@ -225,8 +226,21 @@ static uint64_t way_ms(uint32_t ways)
     return share_ms < WAY_MS ? share_ms : WAY_MS;
 }
 
-/* A way on which nobody speaks, or that cannot be taken, is left for the next one: who listens there may be somebody else, and
- * waits for us to speak. Where a host refuses, its next leader is about to listen. */
+/* Has it had its time, and nobody has spoken? What has come meanwhile is read first. Who listens there may be somebody else, who
+ * waits for us to speak. */
+static bool is_way_silent(struct weft_control_heal *heal, uint32_t ways, uint64_t now_ns)
+{
+    struct weft_net_conn *attempt = heal->attempt;
+    if (attempt == NULL || ways == 0 || now_ns < heal->way_ns + way_ms(ways) * WEFT_NS_PER_MS ||
+        (now_ns < heal->way_ns + WAY_MS * WEFT_NS_PER_MS && weft_net_conn_is_answered(attempt))) {
+        return false;
+    }
+    attempt->source.ready(&attempt->source, EPOLLIN);
+    return heal->attempt == attempt && !weft_net_conn_has_spoken(attempt);
+}
+
+/* A way on which nobody speaks, or that cannot be taken, is left for the next one; where a host refuses, its next leader is
+ * about to listen. */
 static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
 {
     struct weft_control *control = heal->control;
@@ -234,15 +248,13 @@ static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
                         ? 0
                         : weft_control_ways_count(control, heal->target);
     bool is_refused;
-    if (heal->attempt != NULL && ways > 0 &&
-        now_ns >= heal->way_ns + way_ms(ways) * WEFT_NS_PER_MS &&
-        !weft_net_conn_has_spoken(heal->attempt)) {
+    if (is_way_silent(heal, ways, now_ns)) {
         weft_net_conn_close(heal->attempt);
         heal->attempt = NULL;
         heal->is_target_silent = true;
         heal->is_target_refusing = false;
     }
-    if (heal->attempt != NULL || !is_open(control, heal->target)) {
+    if (!heal->is_seeking || heal->attempt != NULL || !is_open(control, heal->target)) {
         return;
     }
     if (heal->way_ns == 0) {
@@ -259,6 +271,13 @@ static void dial_target(struct weft_control_heal *heal, uint64_t now_ns)
     }
 }
 
+/* Time that whoever is asked did not have: somebody else spoke to us, or we stood still, and it may have answered long ago. */
+static void begin_anew(struct weft_control_heal *heal, uint64_t now_ns)
+{
+    heal->orphan_ns = heal->target_ns = now_ns;
+    heal->way_ns = heal->way_ns != 0 ? now_ns : 0;
+}
+
 static void seek(struct weft_control_heal *heal, uint64_t now_ns)
 {
     struct weft_control *control = heal->control;
@@ -270,7 +289,7 @@ static void seek(struct weft_control_heal *heal, uint64_t now_ns)
     if (heal->adopter != NULL) { /* it does not: others may call, and we go on */
         weft_net_conn_close(heal->adopter);
         heal->adopter = NULL;
-        heal->orphan_ns = now_ns;
+        begin_anew(heal, now_ns);
     }
     if (heal->port_ns == 0 || now_ns >= heal->port_ns) {
         weft_heal_take_over_port(heal); /* who led this host may just have been found gone */
@@ -307,11 +326,17 @@ static void look_again(struct weft_control_heal *heal, uint64_t now_ns)
     heal->orphan_ns = heal->seek_ns = now_ns;
 }
 
-/* We stood still: who was asked may have answered long ago, and that is read first. */
-static void begin_anew(struct weft_control_heal *heal, uint64_t now_ns)
+/* Once for each time that it stood still, and not for ever where it always does. */
+static bool has_just_woken(struct weft_control_heal *heal)
 {
-    heal->orphan_ns = heal->target_ns = now_ns;
-    heal->way_ns = heal->way_ns != 0 ? now_ns : 0;
+    const struct weft_control *control = heal->control;
+    (void)weft_control_heart_is_waking(heal->control); /* notes it */
+    if (control->woke_ns == heal->woke_ns || heal->wakings >= WAKINGS_MAX) {
+        return false;
+    }
+    heal->woke_ns = control->woke_ns;
+    heal->wakings++;
+    return true;
 }
 
 /* ---- events ---- */
@@ -335,7 +360,7 @@ static void timer_fired(struct weft_engine_timer *timer, uint64_t now_ns)
     if (heal->again_ns != 0 && now_ns >= heal->again_ns) {
         look_again(heal, now_ns);
     }
-    if (heal->is_seeking && weft_control_heart_is_waking(heal->control)) {
+    if (heal->is_seeking && has_just_woken(heal)) {
         begin_anew(heal, now_ns);
     }
     if (heal->is_seeking && !weft_control_heal_is_hopeful(heal->control) &&
@@ -376,6 +401,8 @@ void weft_control_heal_orphaned(struct weft_control *control, bool is_cut)
     weft_heal_serve_local(heal);
     weft_heal_take_over_port(heal);
     heal->is_seeking = true;
+    heal->woke_ns = control->woke_ns;
+    heal->wakings = 0;
     heal->orphan_ns = heal->seek_ns =
         weft_clock_after_ms(control->is_gone[control->parent_rank] ? CALM_MS : 0);
     weft_heal_schedule(heal);

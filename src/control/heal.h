@@ -22,6 +22,8 @@ struct weft_control_heal {
     /* going up */
     bool is_seeking;
     uint64_t seek_ns, orphan_ns;
+    uint64_t woke_ns; /* the latest time that we stood still, as far as it was made up for */
+    unsigned wakings; /* how often */
     uint64_t parent_heard_ns; /* the latest of the one that is gone */
     uint32_t target;
     uint64_t target_ns;      /* since when it is asked */

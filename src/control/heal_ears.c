@@ -78,6 +78,11 @@ static weft_status_t serve_port(struct weft_control_heal *heal)
     return status == WEFT_OK ? serve(control, door.tcp, &heal->tcp) : status;
 }
 
+static bool is_early(const struct weft_control_heal *heal)
+{
+    return weft_clock_ns() < heal->heir_ns + INHERIT_MS * WEFT_NS_PER_MS;
+}
+
 /* Who led this host is gone, and we lead it now. The kernel gives the port away when that process has ended. At the same port of
  * our other NICs those come who know of them (ways_hosts.c), also when the first one cannot be listened at any more. */
 void weft_heal_take_over_port(struct weft_control_heal *heal)
@@ -97,14 +102,13 @@ void weft_heal_take_over_port(struct weft_control_heal *heal)
     is_done = heal->tcp != NULL || serve_port(heal) == WEFT_OK;
     is_done = weft_control_ways_inherit(control) && is_done;
     if (!is_done) {
-        heal->port_ns = weft_clock_after_ms(weft_heal_is_inheriting(heal) ? RETRY_MS : ALONE_MS);
+        heal->port_ns = weft_clock_after_ms(is_early(heal) ? RETRY_MS : ALONE_MS);
     }
 }
 
 bool weft_heal_is_inheriting(const struct weft_control_heal *heal)
 {
-    return heal != NULL && heal->heir_ns != 0 &&
-           weft_clock_ns() < heal->heir_ns + INHERIT_MS * WEFT_NS_PER_MS;
+    return heal != NULL && heal->heir_ns != 0 && heal->port_ns != 0 && is_early(heal);
 }
 
 void weft_control_heal_take(struct weft_control *control, struct weft_net_acceptor *acceptor)

@@ -16,8 +16,6 @@
 #define STARTED_AT 19
 /* It may have been stopped, or without descriptors, just when it was to listen. */
 #define REFUSING_MS 450
-#define FOREIGN_MS                                                                                 \
-    850 /* of one whose process cannot be looked at: descriptors are tried for again every ALONE_MS */
 
 /* "S 1 …": state, and what else there is of a process behind its name. "": there is none. "?": nobody knows. */
 static void process_facts(pid_t pid, char facts[STAT_LEN])
@@ -151,7 +149,7 @@ static bool is_refusing(const struct weft_control *control, uint32_t rank)
 bool weft_heal_has_left(struct weft_control *control, uint32_t rank)
 {
     struct weft_control_heal *heal = control->heal;
-    uint64_t *since_ns, limit_ms;
+    uint64_t *since_ns;
     if (heal->refusing_ns == NULL) {
         heal->refusing_ns = calloc(control->self.ranks, sizeof(*heal->refusing_ns));
     }
@@ -164,8 +162,7 @@ bool weft_heal_has_left(struct weft_control *control, uint32_t rank)
     } else if (*since_ns == 0) {
         *since_ns = weft_clock_ns();
     }
-    limit_ms = is_pid_known(control, rank) ? REFUSING_MS : FOREIGN_MS;
-    return *since_ns != 0 && weft_clock_ns() >= *since_ns + limit_ms * WEFT_NS_PER_MS;
+    return *since_ns != 0 && weft_clock_ns() >= *since_ns + REFUSING_MS * WEFT_NS_PER_MS;
 }
 
 bool weft_heal_is_leaving(const struct weft_control *control, uint32_t rank)

@@ -397,14 +397,25 @@ void weft_p2p_peer_lost(struct weft_p2p_peer *peer, weft_status_t status, const 
     weft_engine_timer_set(peer->p2p->engine, &peer->grace, weft_clock_after_ms(GRACE_MS));
 }
 
+/* Who has closed in good order says so over the control plane, too, and the path of that may be dead just now: it comes back,
+ * or is found dead. */
+static bool is_word_due(struct weft_p2p_peer *peer)
+{
+    const struct weft_p2p_spec *spec = &peer->p2p->spec;
+    int64_t path_ms = spec->links.port.params->number[WEFT_PARAM_PATH_TIMEOUT];
+    if (peer->link.is_ended && peer->graces <= path_ms / GRACE_MS) {
+        return true;
+    }
+    return spec->is_ending != NULL && peer->graces < GRACES &&
+           spec->is_ending(spec->context, peer->link.peer);
+}
+
 static void grace_is_over(struct weft_engine_timer *timer, uint64_t now_ns)
 {
     struct weft_p2p_peer *peer = WEFT_CONTAINER_OF(timer, struct weft_p2p_peer, grace);
-    const struct weft_p2p_spec *spec = &peer->p2p->spec;
     char text[WEFT_P2P_TEXT];
     (void)now_ns;
-    if (spec->is_ending != NULL && peer->graces < GRACES &&
-        spec->is_ending(spec->context, peer->link.peer)) {
+    if (is_word_due(peer)) {
         peer->graces++;
         if (!peer->is_going) { /* who must tell us stands still, perhaps */
             weft_engine_timer_set(peer->p2p->engine, timer, weft_clock_after_ms(GRACE_MS));

@@ -167,6 +167,36 @@ static void the_question_is_answered_when_it_is_closed(void **state)
     two_close(&two);
 }
 
+static struct weft_p2p_peer *loses_its_link(struct rank *rank)
+{
+    struct weft_p2p_peer *peer = weft_p2p_peer_of(rank->p2p, rank->other->end.self.rank);
+    weft_p2p_peer_lost(peer, WEFT_ERR_PEER, "closed the connection (reset)");
+    return peer;
+}
+
+/* How often, at most 100 times, it may fire until the peer is given up. */
+static int graces_of(struct weft_p2p_peer *peer)
+{
+    int fired = 0;
+    while (!peer->is_going && fired < 100) {
+        fired++;
+        peer->grace.fire(&peer->grace, weft_clock_ns());
+    }
+    return fired;
+}
+
+/* The control plane says that it has closed, and the path of that may be dead for a while. */
+static void who_closed_in_good_order_is_not_lost_before_a_path_would_be(void **state)
+{
+    struct two two;
+    (void)state;
+    two_open(&two, 2);
+    assert_int_equal(graces_of(loses_its_link(&two.rank[0])), 1);
+    link_of(&two.rank[1])->is_ended = true;
+    assert_in_range(graces_of(loses_its_link(&two.rank[1])), 5000 / 300, 30);
+    two_close(&two);
+}
+
 static void the_word_waits_for_a_communicator_that_is_not_open_yet(void **state)
 {
     static struct two two;
@@ -193,6 +223,7 @@ int main(void)
         cmocka_unit_test(onesided_operations_hear_of_it),
         cmocka_unit_test(a_receive_that_waits_asks_and_is_told),
         cmocka_unit_test(the_question_is_answered_when_it_is_closed),
+        cmocka_unit_test(who_closed_in_good_order_is_not_lost_before_a_path_would_be),
         cmocka_unit_test(the_word_waits_for_a_communicator_that_is_not_open_yet),
     };
     setenv("WEFT_LOG", "off", 1);
