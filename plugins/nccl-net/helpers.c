@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -150,9 +149,11 @@ static void *helper_main(void *argument)
 
 static weft_status_t helper_open(struct weft_nccl_helper *helper)
 {
+    const struct weft_thread spec = {
+        .run = helper_main,
+        .arg = helper,
+        .cpus = weft_nccl_core.devices.has_cpus ? &weft_nccl_core.devices.cpus : NULL};
     struct epoll_event event = {.events = EPOLLIN};
-    pthread_attr_t attr;
-    sigset_t all, before;
     int error;
     helper->epfd = epoll_create1(EPOLL_CLOEXEC);
     helper->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -167,15 +168,7 @@ static weft_status_t helper_open(struct weft_nccl_helper *helper)
     weft_fd_own(helper->bell);
     pthread_mutex_init(&helper->lock, NULL);
     pthread_mutex_init(&helper->kick_lock, NULL);
-    pthread_attr_init(&attr);
-    if (weft_nccl_core.devices.has_cpus) {
-        pthread_attr_setaffinity_np(&attr, sizeof(cpu_set_t), &weft_nccl_core.devices.cpus);
-    }
-    sigfillset(&all); /* the program's handlers are not to run here */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&helper->thread, &attr, helper_main, helper);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    error = weft_thread_start(&spec, &helper->thread);
     if (error != 0) {
         weft_fd_close(helper->epfd);
         weft_fd_close(helper->bell);

@@ -8,6 +8,7 @@
 
 #include "weft/weft.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -316,6 +317,19 @@ void weft_histogram_merge(struct weft_histogram *into, const struct weft_histogr
 uint64_t weft_histogram_percentile(const struct weft_histogram *histogram, double percent);
 double weft_histogram_mean(const struct weft_histogram *histogram);
 double weft_histogram_stddev(const struct weft_histogram *histogram);
+
+/* ---- threads (thread.c): they take no signals ---- */
+
+struct weft_thread {
+    void *(*run)(void *arg);
+    void *arg;
+    size_t stack_len;      /* 0, or if it cannot be had: the usual one */
+    const cpu_set_t *cpus; /* NULL: any */
+    bool is_detached;
+};
+
+/* Returns an errno value, 0 for success; *thread_p is written then. */
+int weft_thread_start(const struct weft_thread *spec, pthread_t *thread_p);
 
 /* ---- descriptors (fds.c): a forked child must close ours and find its handles dead ---- */
 

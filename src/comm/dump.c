@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,25 +201,10 @@ static void *write_main(void *arg)
 
 static bool start_thread(struct weft_comm_writer *writer)
 {
-    pthread_attr_t attr;
+    const struct weft_thread spec = {
+        .run = write_main, .arg = writer, .stack_len = STACK_LEN, .is_detached = true};
     pthread_t thread;
-    sigset_t all;
-    int error;
-    sigfillset(&all); /* signals are the application's business */
-    pthread_attr_init(&attr);
-    pthread_attr_setsigmask_np(&attr, &all);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, STACK_LEN);
-    error = pthread_create(&thread, &attr, write_main, writer);
-    if (error == EINVAL) { /* the program's thread-local memory alone is larger */
-        pthread_attr_destroy(&attr);
-        pthread_attr_init(&attr);
-        pthread_attr_setsigmask_np(&attr, &all);
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        error = pthread_create(&thread, &attr, write_main, writer);
-    }
-    pthread_attr_destroy(&attr);
-    return error == 0;
+    return weft_thread_start(&spec, &thread) == 0;
 }
 
 /* Owned by the caller and the thread that it starts; NULL: no memory. */

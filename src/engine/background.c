@@ -16,7 +16,6 @@
 #include "engine/internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -179,13 +178,6 @@ static void *background_main(void *unused)
 }
 
 /* Signals are the application's business. */
-static void set_cpus(pthread_attr_t *attr)
-{
-    if (background.is_bound) {
-        pthread_attr_setaffinity_np(attr, sizeof(background.cpus), &background.cpus);
-    }
-}
-
 void weft_background_bind(const cpu_set_t *cpus)
 {
     pthread_mutex_lock(&background.life);
@@ -199,24 +191,10 @@ void weft_background_bind(const cpu_set_t *cpus)
 
 static int start_thread(void)
 {
-    sigset_t all;
-    pthread_attr_t attr;
-    int error;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setsigmask_np(&attr, &all);
-    pthread_attr_setstacksize(&attr, STACK_LEN);
-    set_cpus(&attr);
-    error = pthread_create(&background.thread, &attr, background_main, NULL);
-    pthread_attr_destroy(&attr);
-    if (error == EINVAL) { /* the program's thread-local memory alone is larger: the usual stack */
-        pthread_attr_init(&attr);
-        pthread_attr_setsigmask_np(&attr, &all);
-        set_cpus(&attr);
-        error = pthread_create(&background.thread, &attr, background_main, NULL);
-        pthread_attr_destroy(&attr);
-    }
-    return error;
+    const struct weft_thread spec = {.run = background_main,
+                                     .stack_len = STACK_LEN,
+                                     .cpus = background.is_bound ? &background.cpus : NULL};
+    return weft_thread_start(&spec, &background.thread);
 }
 
 static weft_status_t open_thread(void)
