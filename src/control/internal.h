@@ -82,6 +82,7 @@ struct weft_control {
     struct weft_control_tree tree;
 
     struct weft_control_start *start; /* owned; NULL once started */
+    bool has_door;                    /* others were told to join here */
     struct weft_net_conn *parent;     /* NULL: root, or gone */
     uint32_t parent_rank;
     struct weft_control_mend *parent_mend; /* owned; NULL: it is never replaced */

@@ -180,7 +180,7 @@ static void refuse_late(const struct weft_control *control, struct weft_net_conn
     const struct weft_control_start *start = control->start;
     if (start == NULL || start->status == WEFT_OK) {
         weft_net_conn_refuse(conn, WEFT_ERR_BUSY, "the start is over");
-    } else if (conn->purpose == WEFT_WIRE_JOIN && start->spec.door == NULL && !start->is_for_all) {
+    } else if (conn->purpose == WEFT_WIRE_JOIN && !control->has_door && !start->is_for_all) {
         weft_net_conn_close(conn);
     } else {
         weft_net_conn_refuse(conn, start->status, start->text);
@@ -196,11 +196,10 @@ static void on_hello(struct weft_net_conn *conn)
         weft_control_aside_hello(control, conn);
     } else if (conn->purpose == WEFT_WIRE_HEAL || conn->purpose == WEFT_WIRE_ADOPT) {
         weft_control_heal_hello(control, conn);
+    } else if (conn->purpose == WEFT_WIRE_JOIN && !conn->is_local && !control->has_door) {
+        weft_net_conn_close(conn); /* it looks for the root, perhaps at several ports */
     } else if (control->start == NULL || control->start->is_over != 0) {
         refuse_late(control, conn);
-    } else if (conn->purpose == WEFT_WIRE_JOIN && !conn->is_local &&
-               control->start->spec.door == NULL) {
-        weft_net_conn_close(conn); /* it looks for the root, and tries another port */
     } else if (conn->purpose == WEFT_WIRE_JOIN && control->start->is_gatherer) {
         weft_control_gather_hello(control->start, conn);
     } else if (conn->purpose == WEFT_WIRE_ATTACH) {
@@ -301,6 +300,7 @@ static weft_status_t start_new(const struct weft_control_spec *spec, struct weft
     }
     start->control = control;
     start->spec = *spec;
+    control->has_door = spec->door != NULL;
     weft_list_open(&start->arrivals);
     weft_list_open(&start->attached);
     weft_list_open(&start->leaders);

@@ -276,6 +276,36 @@ static void a_rank_with_another_security_level_is_named(void **state)
     job_close(&job);
 }
 
+/* Where the root may be on one of several ports, who looks for it may find another rank of the job there: one that has started
+ * already, while its own answer from the root is on its way. A word of that one would end its start. */
+static void a_rank_that_is_not_the_root_says_nothing_to_who_looks_for_it(void **state)
+{
+    struct job job, there;
+    struct speaker speaker;
+    uint16_t port;
+    char range[16];
+    struct actor actors[2] = {{.is_root = true, .ranks = 2, .leaves = GATE_LAST},
+                              {.rank = 1, .ranks = 2, .leaves = GATE_LAST, .is_direct = true}};
+    (void)state;
+    close(listen_somewhere(&port));
+    snprintf(range, sizeof(range), "%u-%u", port, port);
+    actors[1].setting = "WEFT_PORT_RANGE";
+    actors[1].value = range;
+    job_start(&job, actors, 2);
+    assert_true(harness_wait_reach(&harness_shared(job.harness)->word[WORD_BARRIERS], 2, WAIT_MS));
+    there = job;
+    there.port = port;
+    speaker_dial(&speaker, &there, &job.facts, 1, 2);
+    speaker_join(&speaker, WEFT_WIRE_NO_RANK);
+    assert_int_equal(speaker_listen(&speaker), WEFT_WIRE_WANT_BYTES); /* it heard no refusal … */
+    assert_true(stranger_is_closed(speaker.fd, WAIT_MS));             /* … but the end */
+    close(speaker.fd);
+    open_gate(&job, GATE_LAST);
+    job_end(&job);
+    assert_actors_fine(&job, 0, 1);
+    job_close(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_setting_of_one_rank_alone_is_named_with_both_ranks),
         cmocka_unit_test(settings_that_differ_are_named_with_both_values),
         cmocka_unit_test(a_rank_with_another_security_level_is_named),
+        cmocka_unit_test(a_rank_that_is_not_the_root_says_nothing_to_who_looks_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,7 +247,7 @@ static uint64_t looks_for_parent(struct weft_control *control, uint32_t first, u
     control->heal->way = first;
     *ways_p = 0;
     weft_engine_lock(control->engine);
-    while (!control->is_top && now_ns < from_ns + 10 * HOPE_MS * WEFT_NS_PER_MS) {
+    while (!control->is_top && now_ns < from_ns + 10 * (uint64_t)HOPE_MS * WEFT_NS_PER_MS) {
         control->heal->timer.fire(&control->heal->timer, now_ns);
         *ways_p |= control->heal->attempt != NULL ? 1U << control->heal->way : 0;
         now_ns += RETRY_MS * WEFT_NS_PER_MS;
