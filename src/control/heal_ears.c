@@ -5,8 +5,8 @@
  */
 #include "control/heal.h"
 
-#define INHERIT_MS                                                                                 \
-    500 /* so soon the kernel gives away what a process had that has ended; who looks for us waits as long */
+/* So soon the kernel gives away what a process had that has ended; who looks for us waits as long. */
+#define INHERIT_MS 500
 
 static weft_status_t serve(struct weft_control *control, int fd,
                            struct weft_net_acceptor **acceptor_p)

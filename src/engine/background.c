@@ -177,7 +177,6 @@ static void *background_main(void *unused)
     }
 }
 
-/* Signals are the application's business. */
 void weft_background_bind(const cpu_set_t *cpus)
 {
     pthread_mutex_lock(&background.life);

@@ -403,11 +403,9 @@ static bool is_word_due(struct weft_p2p_peer *peer)
 {
     const struct weft_p2p_spec *spec = &peer->p2p->spec;
     int64_t path_ms = spec->links.port.params->number[WEFT_PARAM_PATH_TIMEOUT];
-    if (peer->link.is_ended && peer->graces <= path_ms / GRACE_MS) {
-        return true;
-    }
-    return spec->is_ending != NULL && peer->graces < GRACES &&
-           spec->is_ending(spec->context, peer->link.peer);
+    bool is_ending = spec->is_ending != NULL && peer->graces < GRACES &&
+                     spec->is_ending(spec->context, peer->link.peer);
+    return is_ending || (peer->link.is_ended && peer->graces <= path_ms / GRACE_MS);
 }
 
 static void grace_is_over(struct weft_engine_timer *timer, uint64_t now_ns)
